@@ -1,0 +1,1 @@
+//! The admin listener of oncekey: health, metrics, records.

@@ -1,0 +1,2 @@
+//! The program `oncekey`.
+fn main() {}

@@ -1,0 +1,164 @@
+//! The settings of a route that decide about its records (the HTTP layer has settings of its own beside them).
+
+use std::time::Duration;
+
+use http::{HeaderName, StatusCode};
+
+use crate::record::Lifetimes;
+
+/// What a route promises and allows. One per route, shared by all its requests.
+#[derive(Clone, Debug)]
+pub struct Policy {
+    /// The route's configured path, `*` where none is configured; the only route label in records and metrics.
+    pub route: String,
+    /// How long a record lives, and how long an execution may take.
+    pub timing: Timing,
+    /// Which answers are recorded, and what of them.
+    pub recording: Recording,
+    /// Waiters on one key (W3).
+    pub max_waiters: usize,
+}
+
+/// The durations of a route.
+#[derive(Clone, Copy, Debug)]
+pub struct Timing {
+    /// From `completed` or `failed` to expiry (E9).
+    pub ttl: Duration,
+    /// From `unknown` to expiry (E9).
+    pub unknown_ttl: Duration,
+    /// How long a duplicate waits (W1).
+    pub wait: Duration,
+    /// What `Retry-After` says (W2).
+    pub retry_after: Duration,
+    /// How long the first request waits before it gets W2.
+    pub answer_timeout: Duration,
+    /// How long an execution may take, to the last byte; a streamed one to its head (E7).
+    pub upstream_timeout: Duration,
+    /// How long connecting to the upstream may take (E6).
+    pub connect_timeout: Duration,
+    /// How long the first answer may be held back for its recording (D3).
+    pub record_timeout: Duration,
+}
+
+impl Timing {
+    /// What a claim under this policy fixes in its record (E4).
+    pub fn lifetimes(&self, lease: Duration) -> Lifetimes {
+        Lifetimes { run: self.upstream_timeout.saturating_add(lease), ttl: self.ttl, unknown_ttl: self.unknown_ttl }
+    }
+}
+
+/// Which upstream answers are recorded, and what of them.
+#[derive(Clone, Debug)]
+pub struct Recording {
+    /// Delivered, state `failed`: a retry runs again (E8).
+    pub retry_status: StatusSet,
+    /// Delivered, state `unknown` (E7).
+    pub unknown_status: StatusSet,
+    /// Largest body that is recorded, in bytes (R5).
+    pub max_response: u64,
+    /// Every response of the route is streamed and recorded without its body (R7).
+    pub stream: bool,
+    /// Record `Set-Cookie` too (R3).
+    pub store_set_cookie: bool,
+    /// Further header fields that are not recorded (R3).
+    pub drop_headers: Vec<HeaderName>,
+}
+
+impl Default for Timing {
+    /// The built-in values of the protocol.
+    fn default() -> Self {
+        Self {
+            ttl: Duration::from_hours(48),
+            unknown_ttl: Duration::from_hours(30 * 24),
+            wait: Duration::from_secs(1),
+            retry_after: Duration::from_secs(2),
+            answer_timeout: Duration::from_secs(60),
+            upstream_timeout: Duration::from_mins(10),
+            connect_timeout: Duration::from_secs(5),
+            record_timeout: Duration::from_secs(5),
+        }
+    }
+}
+
+impl Default for Recording {
+    /// The built-in values of the protocol.
+    fn default() -> Self {
+        Self {
+            retry_status: StatusSet::of(&[401, 403, 408, 425, 429]),
+            unknown_status: StatusSet::of(&[502, 504]),
+            max_response: 1024 * 1024,
+            stream: false,
+            store_set_cookie: false,
+            drop_headers: Vec::new(),
+        }
+    }
+}
+
+impl Default for Policy {
+    /// The built-in values of the protocol, for the route `*`.
+    fn default() -> Self {
+        Self { route: "*".to_owned(), timing: Timing::default(), recording: Recording::default(), max_waiters: 64 }
+    }
+}
+
+/// A set of status codes, given as numbers and classes (`"5xx"`).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StatusSet {
+    codes: std::collections::BTreeSet<u16>,
+}
+
+impl StatusSet {
+    /// The set of just these codes.
+    pub fn of(codes: &[u16]) -> Self {
+        Self { codes: codes.iter().copied().collect() }
+    }
+
+    /// Adds one code.
+    pub fn insert(&mut self, code: u16) {
+        self.codes.insert(code);
+    }
+
+    /// Adds the hundred codes of a class; `class` is 1 to 5.
+    pub fn insert_class(&mut self, class: u16) {
+        self.codes.extend(class * 100..class * 100 + 100);
+    }
+
+    /// Whether the set holds `code`.
+    pub fn contains(&self, code: u16) -> bool {
+        self.codes.contains(&code)
+    }
+
+    /// The codes, in order.
+    pub fn codes(&self) -> impl Iterator<Item = u16> + '_ {
+        self.codes.iter().copied()
+    }
+}
+
+/// What a whole upstream answer means for its record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Recorded and replayed.
+    Completed,
+    /// Delivered; a retry runs again (E8).
+    Failed,
+    /// Delivered; nobody can tell whether it took effect (E7).
+    Unknown,
+}
+
+impl Recording {
+    /// Judges an answer by its status (E7, E8). A 503 that is listed in either set counts there with or without
+    /// `Retry-After`; listed in neither, the upstream's own `Retry-After` makes it `Failed`, its absence `Unknown`.
+    /// A status listed in both sets is `Unknown`: the safer reading.
+    pub fn verdict(&self, status: StatusCode, has_retry_after: bool) -> Verdict {
+        let code = status.as_u16();
+        if self.unknown_status.contains(code) {
+            Verdict::Unknown
+        } else if self.retry_status.contains(code) {
+            Verdict::Failed
+        } else if code == 503 {
+            if has_retry_after { Verdict::Failed } else { Verdict::Unknown }
+        } else {
+            Verdict::Completed
+        }
+    }
+}

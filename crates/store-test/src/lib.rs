@@ -1,0 +1,1 @@
+//! The suite that every oncekey store must pass, written once.

@@ -1,0 +1,21 @@
+//! The seam between oncekey and whatever keeps its records.
+//!
+//! A [`Store`] inserts, compares tokens and reports. It judges nothing: fingerprints, states and expiry are judged by
+//! `oncekey-core` on what the store reported, by the store's own time. That keeps a store small enough to be exactly
+//! right, and lets one suite (`oncekey-store-test`) prove all of them alike.
+//!
+//! Also here: [`MemoryStore`], which forgets everything at exit and serves tests and trials, and [`Clock`], the one home
+//! of "now".
+
+mod clock;
+mod error;
+mod memory;
+mod store;
+
+pub use clock::{Clock, ManualClock, SystemClock};
+pub use error::StoreError;
+pub use memory::MemoryStore;
+pub use store::{
+    Claim, Claimed, Cursor, Filter, Found, Listed, Outcome, Page, Promise, Purged, Recorded, Replaces, Resolution,
+    Resolved, Stats, Store, Swept,
+};

@@ -1,0 +1,1 @@
+//! What oncekey's tests need: a counting upstream, a TCP fault proxy, process control.
