@@ -84,11 +84,11 @@ impl<A: Send + 'static> Lead<A> {
                     drop(permit);
                     match execution {
                         Execution::Over { ended, over } => {
-                            ended.into_iter().for_each(|ended| answer(&mut reply, ended));
+                            answer(&mut reply, ended);
                             return self.leading.end(over);
                         }
                         Execution::Handed(failed) => {
-                            answer(&mut reply, Ended::NotExecuted);
+                            answer(&mut reply, Some(Ended::NotExecuted));
                             reply = self.leading.flight.next_heir();
                             if reply.is_none() {
                                 return self.leading.end(Over::NotExecuted);
@@ -119,7 +119,7 @@ impl<A: Send + 'static> Lead<A> {
         {
             self.node.replays.count(self.leading.id);
         }
-        answer(&mut reply, over.clone().into());
+        answer(&mut reply, Some(over.clone().into()));
         self.leading.end(over);
     }
 
@@ -203,7 +203,7 @@ impl<A: Send + 'static> Lead<A> {
             }
             // The leader's own caller is a duplicate here, and waits no longer than any other.
             if reply.as_ref().is_some_and(|reply| reply.is_closed() || Instant::now() >= until) {
-                answer(reply, Ended::InProgress);
+                answer(reply, Some(Ended::InProgress));
             }
             if reply.is_none() && !self.leading.flight.has_waiters() {
                 return Some(Over::InProgress);
@@ -262,7 +262,7 @@ impl<A: Send + 'static> Lead<A> {
         let (id, asked) = (self.leading.id, self.node.clock.elapsed());
         let mut first = Some(first);
         if fault::broken("answer_before_record") {
-            first.take().into_iter().for_each(|first| answer(reply, first));
+            answer(reply, first.take());
         }
         fault::point("before_record").await;
         let patience = self.call.policy.timing.record_timeout;
@@ -270,14 +270,13 @@ impl<A: Send + 'static> Lead<A> {
         if let Some(rest) = rest {
             self.node.executions.spawn(self.node.cut.clone().run_until_cancelled_owned(rest));
         }
-        let written = match in_time {
-            Ok(written) => written,
-            Err(_) => {
-                tracing::warn!(operation = %id, "the outcome isn't recorded yet; its first answer is given all the same");
-                first.take().into_iter().for_each(|first| answer(reply, first));
-                let _share = self.node.recorder.outlive(&mut outcome);
-                self.node.recorder.write(id, token, outcome.clone()).await
-            }
+        let written = if let Ok(written) = in_time {
+            written
+        } else {
+            tracing::warn!(operation = %id, "the outcome isn't recorded yet; its first answer is given all the same");
+            answer(reply, first.take());
+            let _share = self.node.recorder.outlive(&mut outcome);
+            self.node.recorder.write(id, token, outcome.clone()).await
         };
         let over = match written {
             Written::Stands { life } => {
@@ -357,8 +356,10 @@ fn completed_response(found: Found) -> Option<Arc<RecordedResponse>> {
 }
 
 /// Gives a caller its answer, once. Whether it is still there doesn't matter: the record has it.
-fn answer<A>(reply: &mut Option<Reply<A>>, ended: Ended<A>) {
-    if let Some(reply) = reply.take() {
+fn answer<A>(reply: &mut Option<Reply<A>>, ended: Option<Ended<A>>) {
+    if let Some(ended) = ended
+        && let Some(reply) = reply.take()
+    {
         let _ = reply.send(ended);
     }
 }

@@ -161,9 +161,8 @@ impl<A: Send + 'static> Node<A> {
         self.background.stop.cancel();
         let _ = timeout(self.settings.store_timeout, self.flush_replays()).await;
         // Whatever could not be written counts as unknown from here on, on every node.
-        match timeout(self.settings.store_timeout, self.store.retire(self.owner)).await {
-            Ok(Ok(())) => {}
-            _ => tracing::warn!("the store didn't take note of the end of this node; its claims lapse with the lease"),
+        if !matches!(timeout(self.settings.store_timeout, self.store.retire(self.owner)).await, Ok(Ok(()))) {
+            tracing::warn!("the store didn't take note of the end of this node; its claims lapse with the lease");
         }
         cut
     }

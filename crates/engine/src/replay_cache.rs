@@ -60,6 +60,7 @@ impl ReplayCache {
 }
 
 /// How long a record still lives, and when that was read.
+#[derive(Clone, Copy)]
 pub(crate) struct Life {
     /// From the reading to the record's expiry, by the store's clock.
     pub(crate) left: Duration,
