@@ -28,6 +28,7 @@ pub mod response;
 
 mod class;
 mod identity;
+mod json_text;
 mod key;
 pub mod record;
 mod scope;
