@@ -32,7 +32,7 @@ pub use upstream::{Arrival, CountingUpstream, Options, payload};
 
 /// How long anything in this crate waits for an event before it fails the test: longer than any loaded machine needs,
 /// short enough that a hung test is seen.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_mins(1);
 
 /// How a TCP connection is ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

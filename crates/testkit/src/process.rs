@@ -31,11 +31,14 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts a program with no input and with its output captured. Needs a Tokio runtime.
+    /// Starts a program with no input and with its output captured.
     ///
     /// The command is the standard library's, so that its arguments, environment and directory are given as everywhere:
     /// `Process::start(Command::new(env!("CARGO_BIN_EXE_oncekey")).arg("serve"))`. It is used up: a second start needs a
     /// new one.
+    ///
+    /// # Panics
+    /// Outside a Tokio runtime.
     pub fn start(command: &mut std::process::Command) -> io::Result<Self> {
         let program = std::mem::replace(command, std::process::Command::new(""));
         let mut program = Command::from(program);
