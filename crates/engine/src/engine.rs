@@ -65,6 +65,11 @@ impl<A: Send + 'static> Engine<A> {
         self.node.cache.forget(id);
     }
 
+    /// Whether the store's clock is in step with this node's elapsed time; while it isn't, nothing expires (E9).
+    pub fn trusts_clock(&self) -> bool {
+        self.node.trusts_clock()
+    }
+
     /// Waits up to `drain` for what runs, then writes the rest off as unknown, and ends this process's claim to live (D4).
     /// No call may come in any more. Returns how many executions were cut.
     pub async fn shutdown(&self, drain: Duration) -> usize {

@@ -93,6 +93,10 @@ impl<A: Send + 'static> Node<A> {
         self.store_time.observe(now, self.clock.elapsed())
     }
 
+    pub(crate) fn trusts_clock(&self) -> bool {
+        self.store_time.is_trusted()
+    }
+
     /// Keeps this process's claims valid (E4). A beat that fails is only late: what runs goes on, and counts when it ends.
     async fn beat(self: Arc<Self>) {
         let every = self.settings.lease / 3;

@@ -22,6 +22,11 @@ struct Readings {
 }
 
 impl StoreTime {
+    /// Whether the last reading was in step.
+    pub(crate) fn is_trusted(&self) -> bool {
+        !self.0.lock().ahead
+    }
+
     /// Takes note of a reading and says whether expiry can be trusted.
     pub(crate) fn observe(&self, now: Timestamp, elapsed: Duration) -> bool {
         let elapsed = i64::try_from(elapsed.as_micros()).unwrap_or(i64::MAX);
