@@ -7,6 +7,8 @@
 //! Also here: [`MemoryStore`], which forgets everything at exit and serves tests and trials, and [`Clock`], the one home
 //! of "now".
 
+pub mod change;
+
 mod clock;
 mod error;
 mod memory;

@@ -10,7 +10,7 @@ use oncekey_core::{
     Event, Fingerprint, Identity, OwnerId, PromiseClass, Record, RecordId, RecordedResponse, State, Timestamp, Token,
 };
 
-use crate::StoreError;
+use crate::{StoreError, change};
 
 /// Keeps records. Shared by all tasks of a process, and usually by other processes too.
 ///
@@ -20,8 +20,9 @@ use crate::StoreError;
 #[async_trait]
 pub trait Store: Send + Sync + 'static {
     /// Inserts a record in state `processing`, or reports the one that is there (E1). Durable when it returns `Granted`
-    /// (E2). With [`Claim::replaces`], a record that still bears that token and state is replaced by the claim. Finding
-    /// the claim's own token already in place is `Granted`: the earlier acknowledgement was lost (D2).
+    /// (E2). With [`Claim::replaces`], a record that still bears that token and state is replaced by the claim, unless
+    /// its own claim is valid again. Finding the claim's own token already in place in a `processing` record is
+    /// `Granted`: the earlier acknowledgement was lost (D2).
     async fn claim(&self, claim: Claim) -> Result<Claimed, StoreError>;
 
     /// Writes the outcome of the claim `token` if [`oncekey_core::transition`] allows it (E4). Durable when it returns
@@ -48,7 +49,7 @@ pub trait Store: Send + Sync + 'static {
     /// Adds to the replay counts of records; ids without a record are passed over.
     async fn count_replays(&self, replays: &[(RecordId, u32)]) -> Result<(), StoreError>;
 
-    /// Lists records that match, newest claim first, at most `limit`, from `cursor` on. Records are reported as stored;
+    /// Lists records that match, newest governing claim first, at most `limit`, from `cursor` on. Reported as stored;
     /// the filter's state is compared with what a record counts as ([`oncekey_core::standing`]).
     async fn list(&self, filter: &Filter, cursor: Option<Cursor>, limit: u32) -> Result<Page, StoreError>;
 
@@ -95,7 +96,7 @@ pub struct Replaces {
     /// The state it was in.
     pub state: State,
     /// True when it had expired: the new record starts afresh (created now, first attempt, no replays). False for another
-    /// attempt at the same operation: `created`, `attempts` and `replays` go on.
+    /// attempt at the same operation: `created`, `attempts`, `replays` and the fingerprint with its recipe (F9) go on.
     pub expired: bool,
 }
 
@@ -161,6 +162,8 @@ pub struct Swept {
 }
 
 /// Which records to list. Empty: all.
+///
+/// `older_than` goes by the governing claim, so that a bulk purge can't meet an operation that was just tried again.
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
     /// Only this namespace.
@@ -175,6 +178,19 @@ pub struct Filter {
     pub route: Option<String>,
     /// Only records claimed at least this long ago.
     pub older_than: Option<Duration>,
+}
+
+impl Filter {
+    /// Whether a record matches at `now`; what has expired by then counts as no state at all.
+    pub fn matches(&self, record: &Record, owner_alive: bool, now: Timestamp) -> bool {
+        let is = |wanted: &Option<String>, text: &str| wanted.as_deref().is_none_or(|wanted| wanted == text);
+        is(&self.namespace, record.identity.namespace.as_str())
+            && is(&self.scope, record.identity.scope.value())
+            && is(&self.key, record.identity.key.as_str())
+            && is(&self.route, &record.origin.route)
+            && self.older_than.is_none_or(|age| record.times.started.after(age) <= now)
+            && self.state.is_none_or(|state| change::counts_as(record, owner_alive, now) == Some(state))
+    }
 }
 
 /// Where a listing goes on. Opaque to callers; stores write and read it.

@@ -1,0 +1,131 @@
+//! The records of the memory store and the orders they are kept in. Knows nothing of the trait or the clock.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use oncekey_core::response::RecordedBody;
+use oncekey_core::{OwnerId, Record, RecordId, RecordedResponse, State, Timestamp};
+
+use crate::{Swept, change};
+
+/// A record with its response.
+pub(super) struct Kept {
+    pub(super) record: Record,
+    pub(super) response: Option<Arc<RecordedResponse>>,
+    /// The number of its governing claim; listings go by it.
+    seq: u64,
+}
+
+impl Kept {
+    /// Roughly the bytes it takes: its texts, its response and the record's own fields.
+    pub(super) fn size(&self) -> u64 {
+        let identity = &self.record.identity;
+        let texts = identity.namespace.as_str().len()
+            + identity.scope.source().len()
+            + identity.scope.value().len()
+            + identity.key.as_str().len();
+        let response = self.response.as_ref().map_or(0, |response| {
+            let head: usize = response.headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
+            head + match &response.body {
+                RecordedBody::Stored(body) => body.len(),
+                RecordedBody::NotStored => 0,
+            }
+        });
+        (size_of::<Self>() + texts + response) as u64
+    }
+}
+
+/// All records. The orders make a sweep step and a page cost what they return, not what is stored.
+#[derive(Default)]
+pub(super) struct Table {
+    records: HashMap<RecordId, Kept>,
+    by_claim: BTreeMap<u64, RecordId>,
+    by_expiry: BTreeSet<(Timestamp, RecordId)>,
+    processing: BTreeSet<RecordId>,
+    /// Until when each owner's heartbeat is valid.
+    pub(super) owners: HashMap<OwnerId, Timestamp>,
+    claims: u64,
+}
+
+impl Table {
+    pub(super) fn get(&self, id: RecordId) -> Option<&Kept> {
+        self.records.get(&id)
+    }
+
+    pub(super) fn is_alive(&self, owner: OwnerId, now: Timestamp) -> bool {
+        self.owners.get(&owner).is_some_and(|until| now < *until)
+    }
+
+    /// Stores a freshly claimed record in place of what was there, as the newest claim.
+    pub(super) fn put_claim(&mut self, id: RecordId, record: Record) {
+        self.remove(id);
+        self.claims += 1;
+        self.insert(id, Kept { record, response: None, seq: self.claims });
+    }
+
+    /// Changes a record that is there.
+    pub(super) fn put(&mut self, id: RecordId, record: Record, response: Option<Arc<RecordedResponse>>) {
+        if let Some(kept) = self.remove(id) {
+            self.insert(id, Kept { record, response, seq: kept.seq });
+        }
+    }
+
+    pub(super) fn remove(&mut self, id: RecordId) -> Option<Kept> {
+        let kept = self.records.remove(&id)?;
+        self.by_claim.remove(&kept.seq);
+        self.processing.remove(&id);
+        if let Some(expires) = kept.record.times.expires {
+            self.by_expiry.remove(&(expires, id));
+        }
+        Some(kept)
+    }
+
+    fn insert(&mut self, id: RecordId, kept: Kept) {
+        self.by_claim.insert(kept.seq, id);
+        if kept.record.state == State::Processing {
+            self.processing.insert(id);
+        }
+        if let Some(expires) = kept.record.times.expires {
+            self.by_expiry.insert((expires, id));
+        }
+        self.records.insert(id, kept);
+    }
+
+    pub(super) fn add_replays(&mut self, id: RecordId, count: u32) {
+        if let Some(kept) = self.records.get_mut(&id) {
+            kept.record.replays = kept.record.replays.saturating_add(u64::from(count));
+        }
+    }
+
+    /// Records from the newest claim to the oldest, those before claim number `seq`.
+    pub(super) fn newest_before(&self, seq: u64) -> impl Iterator<Item = (u64, &Kept)> {
+        self.by_claim.range(..seq).rev().filter_map(|(seq, id)| Some((*seq, self.records.get(id)?)))
+    }
+
+    /// Marks what lapsed, then deletes what expired, so that a claim that lapsed long ago goes in one step.
+    pub(super) fn sweep(&mut self, now: Timestamp, limit: u32) -> Swept {
+        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+        let lapsed: Vec<(RecordId, Record)> = self
+            .processing
+            .iter()
+            .filter_map(|id| {
+                let record = &self.records.get(id)?.record;
+                Some((*id, change::on_lapse(record, self.is_alive(record.owner, now), now)?))
+            })
+            .take(limit)
+            .collect();
+        let marked = lapsed.len();
+        for (id, record) in lapsed {
+            self.put(id, record, None);
+        }
+        let expired: Vec<RecordId> =
+            self.by_expiry.iter().take_while(|(expires, _)| *expires <= now).take(limit).map(|(_, id)| *id).collect();
+        for id in &expired {
+            self.remove(*id);
+        }
+        // An owner without a heartbeat and one whose heartbeat has lapsed are the same.
+        self.owners.retain(|_, until| now < *until);
+        let more = marked == limit || expired.len() == limit;
+        Swept { deleted: expired.len() as u64, lapsed: marked as u64, more }
+    }
+}
