@@ -3,6 +3,7 @@
 
 use oncekey_core::State;
 use oncekey_store::{Cursor, Filter};
+use sha2::{Digest, Sha256};
 
 use crate::answer::Refused;
 
@@ -46,7 +47,7 @@ impl Listing {
             "state" => filter.state = Some(state(&value)?),
             "older_than" => filter.older_than = Some(duration(&value)?),
             "limit" => self.limit = limit(&value)?,
-            "cursor" => self.cursor = Some(Cursor(value)),
+            "cursor" => self.cursor = Some(unseal(&value)?),
             _ => return Err(unknown(name)),
         }
         Ok(())
@@ -73,4 +74,19 @@ fn duration(value: &str) -> Result<std::time::Duration, Refused> {
 fn limit(value: &str) -> Result<u32, Refused> {
     let limit = value.parse().ok().filter(|limit| (1..=MAX_LIMIT).contains(limit));
     limit.ok_or_else(|| Refused::bad_request(format!("`limit` is `{value}`; allowed: 1 to {MAX_LIMIT}.")))
+}
+
+/// A cursor as clients get it: the store's own text behind a check of it. Stores needn't tell a mangled cursor from their
+/// other failures, and an operator is told to fix the request rather than to wait for the store.
+pub(crate) fn seal(Cursor(text): &Cursor) -> String {
+    let check = Sha256::digest(text.as_bytes());
+    format!("{:02x}{:02x}{:02x}{:02x}-{text}", check[0], check[1], check[2], check[3])
+}
+
+fn unseal(sealed: &str) -> Result<Cursor, Refused> {
+    let cursor = sealed.split_once('-').map(|(_, text)| Cursor(text.to_owned()));
+    let genuine = cursor.filter(|cursor| seal(cursor) == sealed);
+    genuine.ok_or_else(|| {
+        Refused::bad_request("`cursor` is not one that a listing gave as `next`; leave it out to begin anew.")
+    })
 }

@@ -21,7 +21,7 @@ use crate::view::Classes;
 /// API calls at work at once; more wait. Each may hold a body of up to 16 MiB, and none may crowd out guarded traffic.
 const CALLS_AT_ONCE: usize = 16;
 /// How long an API call may take, its body and its wait for a place included.
-const CALL_TIMEOUT: Duration = Duration::from_secs(60);
+const CALL_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// What the admin listener needs of its process.
 pub struct AdminOptions {

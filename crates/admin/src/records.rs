@@ -14,7 +14,7 @@ use oncekey_store::{Purged, Resolved};
 use serde::Serialize;
 
 use crate::answer::{Refused, json};
-use crate::listing::Listing;
+use crate::listing::{Listing, seal};
 use crate::options::Admin;
 use crate::resolution::{MAX_BYTES, Verdict};
 use crate::view::{ListView, RecordView, RecordWithResponse, ResponseView};
@@ -37,7 +37,7 @@ pub(crate) async fn list(State(admin): State<Arc<Admin>>, query: Pairs) -> Resul
             next => break next,
         }
     };
-    Ok(json(&ListView { records, next: next.map(|cursor| cursor.0) }))
+    Ok(json(&ListView { records, next: next.as_ref().map(seal) }))
 }
 
 /// `GET /api/records/{id}`; with `?body=true` the recorded response too (A4).
@@ -116,9 +116,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Id {
 }
 
 fn pairs(query: Pairs) -> Result<Vec<(String, String)>, Refused> {
-    query
-        .map(|Query(pairs)| pairs)
-        .map_err(|_| Refused::bad_request("The query is not in the form name=value&….".to_owned()))
+    query.map(|Query(pairs)| pairs).map_err(|_| Refused::bad_request("The query is not in the form name=value&…."))
 }
 
 fn asks_for_body(pairs: &[(String, String)]) -> Result<bool, Refused> {

@@ -24,7 +24,7 @@ const GRACE: Duration = Duration::from_secs(5);
 /// Serves `router` on `listener` until `shutdown` is done, then lets calls at work end for up to five seconds. Dropping
 /// the future closes the listener and all its connections at once.
 pub async fn serve(listener: TcpListener, router: Router, shutdown: impl Future<Output = ()>) {
-    let (stop, stopping) = watch::channel(false);
+    let (stop, stopping) = watch::channel(());
     let mut connections = JoinSet::new();
     let mut shutdown = std::pin::pin!(shutdown);
     loop {
@@ -38,13 +38,13 @@ pub async fn serve(listener: TcpListener, router: Router, shutdown: impl Future<
         }
     }
     drop(listener);
-    stop.send_replace(true);
+    stop.send_replace(());
     let ended = async { while connections.join_next().await.is_some() {} };
     // Whoever hangs on longer is cut off when `connections` is dropped.
     let _ = timeout(GRACE, ended).await;
 }
 
-async fn connection(stream: TcpStream, router: Router, mut stopping: watch::Receiver<bool>) {
+async fn connection(stream: TcpStream, router: Router, mut stopping: watch::Receiver<()>) {
     let service = service_fn(move |request: hyper::Request<hyper::body::Incoming>| {
         router.clone().oneshot(request.map(Body::new))
     });
@@ -53,7 +53,8 @@ async fn connection(stream: TcpStream, router: Router, mut stopping: watch::Rece
     let mut connection = std::pin::pin!(http.serve_connection(TokioIo::new(stream), service));
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,
-        _ = stopping.wait_for(|stopping| *stopping) => {
+        // The one change there is to this value is that shutdown begins.
+        _ = stopping.changed() => {
             connection.as_mut().graceful_shutdown();
             connection.await
         }

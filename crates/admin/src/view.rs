@@ -151,7 +151,8 @@ fn times(record: &Record, counts_as: State) -> TimesView {
 }
 
 fn hex(fingerprint: &Fingerprint) -> String {
-    fingerprint.digest().iter().map(|byte| format!("{byte:02x}")).collect()
+    let digits = fingerprint.digest().iter().flat_map(|byte| [byte >> 4, byte & 0x0f]);
+    digits.filter_map(|digit| char::from_digit(digit.into(), 16)).collect()
 }
 
 /// What lies beyond the calendar is shown as its end.
