@@ -36,7 +36,7 @@ fn routes() -> Vec<(Method, String, Kind)> {
 }
 
 /// The status that the access check gives, or `None` where the request got through to what it asked for.
-async fn refusal(world: &World, method: &Method, path: &str, headers: &[(&str, &str)]) -> Option<u16> {
+async fn refusal(world: &World, method: &Method, path: &str, headers: &[Field]) -> Option<u16> {
     let mut request = Request::builder().method(method).uri(path);
     for (name, value) in headers {
         request = request.header(*name, *value);
@@ -45,14 +45,16 @@ async fn refusal(world: &World, method: &Method, path: &str, headers: &[(&str, &
     [401, 403, 415].contains(&answer.status).then_some(answer.status)
 }
 
-const JSON: (&str, &str) = ("content-type", "application/json");
+type Field = (&'static str, &'static str);
+
+const JSON: Field = ("content-type", "application/json");
 
 #[tokio::test]
 async fn a_loopback_listener_without_a_token_is_open_to_local_programs_and_closed_to_web_pages() {
     let world = world().await;
     let host = ("host", "127.0.0.1:9464");
     // Headers; what a read gets; what a change gets.
-    let cases: Vec<(Vec<(&str, &str)>, Option<u16>, Option<u16>)> = vec![
+    let cases: Vec<(Vec<Field>, Option<u16>, Option<u16>)> = vec![
         (vec![host, JSON], None, None),
         (vec![host, ("content-type", "Application/JSON; charset=utf-8")], None, None),
         (vec![("host", "127.0.0.1"), JSON], None, None),
@@ -107,7 +109,7 @@ async fn a_loopback_listener_without_a_token_is_open_to_local_programs_and_close
 #[tokio::test]
 async fn a_token_is_asked_of_everyone_for_everything_but_health_and_metrics() {
     let world = world_with(Access::new(Some(AdminToken::new("s3cret\n").unwrap()), true)).await;
-    let cases: Vec<(Vec<(&str, &str)>, bool)> = vec![
+    let cases: Vec<(Vec<Field>, bool)> = vec![
         (vec![("authorization", "Bearer s3cret")], true),
         (vec![("authorization", "bearer  s3cret ")], true),
         (vec![("authorization", "Bearer s3cret"), ("host", "admin.example"), ("origin", "http://evil.example")], true),
