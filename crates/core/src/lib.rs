@@ -27,7 +27,9 @@ pub mod problem;
 pub mod response;
 
 mod class;
+mod field_name;
 mod identity;
+mod json_text;
 mod key;
 pub mod record;
 mod scope;
@@ -39,6 +41,7 @@ pub use class::PromiseClass;
 pub use fingerprint::{Fingerprint, Recipe};
 pub use identity::{Identity, InvalidNamespace, InvalidRecordId, Namespace, RecordId};
 pub use key::{Key, KeyError, KeyFormat};
+pub use problem::Problem;
 pub use record::{Record, Standing, State, standing};
 pub use response::RecordedResponse;
 pub use scope::{Scope, ScopeError, ScopeSource, ScopeSourceError};

@@ -134,7 +134,9 @@ pub fn standing(record: &Record, now: Timestamp, owner_alive: bool, trust_clock:
     let expires = match record.state {
         // Nobody wrote the lapse down yet, so the deadline is the earliest moment that is certain on every node.
         State::Processing if lapsed => Some(record.times.deadline.after(record.lifetimes.unknown_ttl)),
-        _ => record.times.expires,
+        // Whatever the store says: what runs never expires, else it would run twice.
+        State::Processing => None,
+        State::Completed | State::Failed | State::Unknown => record.times.expires,
     };
     if trust_clock && expires.is_some_and(|expires| now >= expires) {
         return Standing::Absent;

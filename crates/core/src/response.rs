@@ -1,7 +1,18 @@
-//! The recorded response: what of an upstream answer is kept (R1–R5), and the bytes in which stores keep its head.
+//! The recorded response: what of an upstream answer is kept (R1–R5). The bytes in which stores keep it are in
+//! [`head`]; when an answer is recorded is the policy's, framing a replay is the server's.
+
+mod head;
 
 use bytes::Bytes;
-use http::{HeaderMap, StatusCode};
+use http::header::{
+    AGE, ALT_SVC, CONNECTION, CONTENT_LENGTH, DATE, SET_COOKIE, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
+    WWW_AUTHENTICATE,
+};
+use http::{HeaderMap, HeaderName, StatusCode};
+
+use crate::policy::Recording;
+
+pub use head::DecodeError;
 
 /// A response as it is recorded and replayed: status, end-to-end header lines in their order, body.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,5 +41,71 @@ impl std::fmt::Debug for RecordedBody {
             Self::Stored(bytes) => write!(f, "Stored({} bytes)", bytes.len()),
             Self::NotStored => f.write_str("NotStored"),
         }
+    }
+}
+
+impl RecordedResponse {
+    /// What is recorded of an answer (R3). `headers` are the upstream's, with or without what [`end_to_end`] removes; the
+    /// fields that are oncekey's own are taken out before, by [`strip_own`].
+    pub fn of(status: StatusCode, headers: &HeaderMap, body: RecordedBody, recording: &Recording) -> Self {
+        let mut headers = end_to_end(headers);
+        retain(&mut headers, |name| !is_never_recorded(name) && !recording.drop_headers.contains(name));
+        if !recording.store_set_cookie {
+            headers.remove(SET_COOKIE);
+        }
+        Self { status, headers, body }
+    }
+}
+
+/// The fields of a message that go further than its connection: all but the hop-by-hop ones and those that `Connection`
+/// names (H2). `Content-Length` stays; whoever sends the message checks it against the body or replaces it. `Trailer` stays
+/// too, since the trailers that it announces go on.
+#[must_use]
+pub fn end_to_end(headers: &HeaderMap) -> HeaderMap {
+    let lines = headers.get_all(CONNECTION).iter();
+    let named = lines.flat_map(|line| line.as_bytes().split(|byte| *byte == b','));
+    let named: Vec<_> = named.filter_map(|name| HeaderName::from_bytes(name.trim_ascii()).ok()).collect();
+    let mut headers = headers.clone();
+    retain(&mut headers, |name| !is_hop_by_hop(name) && !named.contains(name));
+    headers
+}
+
+/// Removes what an upstream has no business to say, since it is oncekey that says it (R2, P1, P3) or is told it (E11).
+pub fn strip_own(headers: &mut HeaderMap, key_header: &HeaderName) {
+    const OWN: [HeaderName; 4] = [
+        HeaderName::from_static("idempotent-replayed"),
+        HeaderName::from_static("oncekey-problem"),
+        HeaderName::from_static("oncekey-operation-id"),
+        HeaderName::from_static("oncekey-outcome"),
+    ];
+    retain(headers, |name| !OWN.contains(name) && name != key_header);
+}
+
+fn is_hop_by_hop(name: &HeaderName) -> bool {
+    *name == CONNECTION
+        || *name == TE
+        || *name == TRANSFER_ENCODING
+        || *name == UPGRADE
+        || matches!(name.as_str(), "keep-alive" | "proxy-connection")
+}
+
+/// Fields that were true of the first answer only. A replay is framed anew, so it has no use for `Content-Length`; trailers
+/// are not recorded, so none may be announced.
+fn is_never_recorded(name: &HeaderName) -> bool {
+    *name == DATE
+        || *name == AGE
+        || *name == ALT_SVC
+        || *name == WWW_AUTHENTICATE
+        || *name == CONTENT_LENGTH
+        || *name == TRAILER
+        || name == "authentication-info"
+        || name.as_str().starts_with("proxy-")
+}
+
+/// Keeps the lines whose names `keep` lets through, in their order.
+fn retain(headers: &mut HeaderMap, keep: impl Fn(&HeaderName) -> bool) {
+    let unwanted: Vec<_> = headers.keys().filter(|name| !keep(name)).cloned().collect();
+    for name in unwanted {
+        headers.remove(name);
     }
 }

@@ -7,6 +7,8 @@ use std::str::FromStr;
 use http::HeaderName;
 use sha2::{Digest, Sha256};
 
+use crate::field_name::Spelled;
+
 /// Where a scope value is read from (S1).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum ScopeSource {
@@ -58,18 +60,7 @@ impl fmt::Display for ScopeSource {
     /// configuration spells it, since header names don't know case and nodes must agree.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Header(name) => {
-                f.write_str("header:")?;
-                let words = name.as_str().split('-').enumerate();
-                for (index, word) in words {
-                    if index > 0 {
-                        f.write_str("-")?;
-                    }
-                    let (first, rest) = word.split_at(word.len().min(1));
-                    write!(f, "{}{rest}", first.to_ascii_uppercase())?;
-                }
-                Ok(())
-            }
+            Self::Header(name) => write!(f, "header:{}", Spelled(name)),
             Self::Authorization => f.write_str("authorization"),
             Self::Static(_) => f.write_str("static"),
         }
@@ -115,7 +106,7 @@ impl Scope {
     /// The scope of a credential: the hex SHA-256 of the whole `Authorization` value (S1, S4).
     pub fn of_credential(authorization: &[u8]) -> Self {
         let digest = Sha256::digest(authorization);
-        let value: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+        let value = digest.iter().fold(String::new(), |hex, byte| hex + &format!("{byte:02x}"));
         Self { source: "authorization".into(), value: value.into() }
     }
 

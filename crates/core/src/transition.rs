@@ -58,18 +58,16 @@ pub fn transition(from: Option<State>, event: Event, matches: bool) -> Result<St
         return Err(Refusal::Fenced);
     }
     match (event, from) {
-        // Whether a claim may replace this state (failed, expired, unknown under `retry`) was judged by the claimant
-        // from what it saw; the match proves that nothing changed since.
+        // Whether a claim may replace this state was judged by the claimant from what it saw: failed, or expired. The match
+        // proves that nothing changed since. `Processing` is replaced only when it has lapsed and then expired.
         (Event::Claim, Completed | Failed | Unknown | Processing) => Ok(Processing),
         // A late outcome counts as long as nobody took the record over, also after an operator's `failed`.
-        (Event::Complete, Processing | Unknown | Failed) => Ok(Completed),
-        (Event::Fail, Processing | Unknown) => Ok(Failed),
+        (Event::Complete, Processing | Unknown | Failed) | (Event::ResolveCompleted, Unknown) => Ok(Completed),
+        (Event::Fail, Processing | Unknown) | (Event::ResolveFailed, Unknown) => Ok(Failed),
         (Event::WriteOff | Event::Lapse, Processing) => Ok(Unknown),
         (Event::Complete, Completed) | (Event::Fail, Failed) | (Event::WriteOff | Event::Lapse, Unknown) => {
             Err(Refusal::AlreadyWritten)
         }
-        (Event::ResolveCompleted, Unknown) => Ok(Completed),
-        (Event::ResolveFailed, Unknown) => Ok(Failed),
         (Event::Fail, Completed)
         | (Event::WriteOff | Event::Lapse, Completed | Failed)
         | (Event::ResolveCompleted | Event::ResolveFailed, Processing | Completed | Failed) => Err(Refusal::State),

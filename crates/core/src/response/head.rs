@@ -1,0 +1,94 @@
+//! The bytes in which stores keep the head of a recorded response.
+//!
+//! Version 1 is text: a line `1 STATUS stored` or `1 STATUS not-stored`, a line `name:value` for each header line, and an
+//! empty line. No field value can hold a line feed, and no name a colon, so nothing has to be escaped; the empty line shows
+//! that nothing was cut off. Whatever else is to be kept later is a new version.
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+
+use super::{RecordedBody, RecordedResponse};
+
+/// Kept bytes that are no recorded response. A store is not trusted to return what was put in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DecodeError {
+    /// Written by a later version, or damaged.
+    #[error("the recorded response is of a version that this one can't read")]
+    Version,
+    /// The end is missing, or something follows it.
+    #[error("the recorded response is cut off or too long")]
+    Length,
+    /// The first line doesn't say what it should.
+    #[error("the recorded response has no valid status line")]
+    Status,
+    /// A header line that HTTP doesn't allow, or too many of them.
+    #[error("the recorded response has a header line that can't be sent")]
+    Header,
+    /// A body where the head says that there is none, or none where it says that there is one.
+    #[error("the recorded response's head and body don't belong together")]
+    Body,
+}
+
+const STORED: &[u8] = b"stored";
+const NOT_STORED: &[u8] = b"not-stored";
+
+impl RecordedResponse {
+    /// The head as stores keep it: status, header lines, and whether there is a body. The body is kept beside it.
+    pub fn encode_head(&self) -> Vec<u8> {
+        let mut head = Vec::with_capacity(512);
+        head.extend(b"1 ");
+        head.extend(self.status.as_str().as_bytes());
+        head.push(b' ');
+        head.extend(match self.body {
+            RecordedBody::Stored(_) => STORED,
+            RecordedBody::NotStored => NOT_STORED,
+        });
+        head.push(b'\n');
+        for (name, value) in &self.headers {
+            head.extend(name.as_str().as_bytes());
+            head.push(b':');
+            head.extend(value.as_bytes());
+            head.push(b'\n');
+        }
+        head.push(b'\n');
+        head
+    }
+
+    /// The response that was kept as `head` and `body`; `None` is no body, which an empty one is not.
+    pub fn decode(head: &[u8], body: Option<Bytes>) -> Result<Self, DecodeError> {
+        let lines = head.strip_prefix(b"1 ").ok_or(DecodeError::Version)?;
+        let lines = lines.strip_suffix(b"\n\n").ok_or(DecodeError::Length)?;
+        let mut lines = lines.split(|byte| *byte == b'\n');
+        let (status, is_stored) = lines.next().and_then(status_line).ok_or(DecodeError::Status)?;
+        let body = match (is_stored, body) {
+            (true, Some(bytes)) => RecordedBody::Stored(bytes),
+            (false, None) => RecordedBody::NotStored,
+            (true, None) | (false, Some(_)) => return Err(DecodeError::Body),
+        };
+        let mut headers = HeaderMap::new();
+        for line in lines {
+            // The end came before the end: what follows an empty line is no part of the head.
+            let (name, value) = if line.is_empty() { Err(DecodeError::Length) } else { header_line(line) }?;
+            headers.try_append(name, value).map_err(|_| DecodeError::Header)?;
+        }
+        Ok(Self { status, headers, body })
+    }
+}
+
+/// `STATUS stored` or `STATUS not-stored`.
+fn status_line(line: &[u8]) -> Option<(StatusCode, bool)> {
+    let (status, rest) = line.split_at_checked(3)?;
+    let is_stored = match rest.strip_prefix(b" ")? {
+        STORED => true,
+        NOT_STORED => false,
+        _ => return None,
+    };
+    Some((StatusCode::from_bytes(status).ok()?, is_stored))
+}
+
+fn header_line(line: &[u8]) -> Result<(HeaderName, HeaderValue), DecodeError> {
+    let colon = line.iter().position(|byte| *byte == b':').ok_or(DecodeError::Header)?;
+    let name = HeaderName::from_lowercase(&line[..colon]).map_err(|_| DecodeError::Header)?;
+    let value = HeaderValue::from_bytes(&line[colon + 1..]).map_err(|_| DecodeError::Header)?;
+    Ok((name, value))
+}
