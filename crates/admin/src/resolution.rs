@@ -8,7 +8,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
-use oncekey_core::response::RecordedBody;
+use oncekey_core::policy::Recording;
+use oncekey_core::response::{RecordedBody, end_to_end, strip_own};
 use oncekey_core::{RecordedResponse, Token};
 use oncekey_store::Resolution;
 use serde::Deserialize;
@@ -17,6 +18,7 @@ use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
 /// Largest verdict, in bytes of JSON.
 pub const MAX_BYTES: usize = 16 * 1024 * 1024;
 const MAX_REASON: usize = 1000;
+const KEY_HEADER: HeaderName = HeaderName::from_static("idempotency-key");
 
 /// How an operation that nobody could tell ended, and why the operator says so.
 #[derive(Clone, Debug)]
@@ -152,7 +154,11 @@ impl ResponseJson {
         if matches!(self.status, 204 | 205 | 304) && !body.is_empty() {
             return Err(InvalidVerdict::BodyNotAllowed(self.status));
         }
-        Ok(RecordedResponse { status, headers: self.headers.read()?, body: RecordedBody::Stored(body) })
+        // The operator stands in for the upstream, so the same rules apply to what is given (R2, R3). Which route it was,
+        // and so its own settings of them, isn't known here; the built-in ones are the careful ones.
+        let mut headers = end_to_end(&self.headers.read()?);
+        strip_own(&mut headers, &KEY_HEADER);
+        Ok(RecordedResponse::of(status, &headers, RecordedBody::Stored(body), &Recording::default()))
     }
 }
 

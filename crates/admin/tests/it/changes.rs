@@ -112,6 +112,31 @@ async fn bodies_headers_and_bytes_are_taken_in_either_spelling() {
 }
 
 #[tokio::test]
+async fn what_is_not_recorded_of_an_upstream_is_not_taken_from_an_operator() {
+    let world = world().await;
+    let id = world.unknown("k-1").await;
+    let dropped = [
+        "Content-Length",
+        "Transfer-Encoding",
+        "Connection",
+        "X-Hop",
+        "Keep-Alive",
+        "Upgrade",
+        "Date",
+        "Set-Cookie",
+        "Idempotent-Replayed",
+        "Oncekey-Problem",
+        "Idempotency-Key",
+    ];
+    let mut headers: Vec<_> = dropped.map(|name| json!([name, "x-hop"])).to_vec();
+    headers.push(json!(["X-A", "1"]));
+    let verdict = json!({"as": "completed", "response": {"status": 200, "headers": headers}});
+    assert_eq!(resolve(&world, id, &verdict.to_string()).await.status, 200);
+    let names: Vec<_> = found(&world, id).await.response.unwrap().headers.keys().map(ToString::to_string).collect();
+    assert_eq!(names, ["x-a"]);
+}
+
+#[tokio::test]
 async fn a_verdict_that_is_not_understood_changes_nothing() {
     let world = world().await;
     let id = world.unknown("k-1").await;

@@ -3,9 +3,9 @@
 
 mod access;
 mod changes;
+mod faults;
 mod health;
 mod listener;
 mod listings;
 mod shapes;
-mod stuck;
 mod world;

@@ -36,7 +36,7 @@ pub(crate) struct Change {
 
 /// What `--json` prints of a change.
 #[derive(Serialize)]
-struct Changed {
+struct Report {
     matched: usize,
     changed: usize,
     ids: Vec<String>,
@@ -231,7 +231,7 @@ fn report_dry_run(work: &Work<'_>, ids: &[RecordId], console: &mut Console<'_>) 
 fn print(matched: usize, changed: usize, ids: &[RecordId], console: &mut Console<'_>) -> Result<(), Failure> {
     if console.json {
         let ids = ids.iter().take(NAMED).map(RecordId::to_string).collect();
-        console.print_json(&Changed { matched, changed, ids })?;
+        console.print_json(&Report { matched, changed, ids })?;
     } else {
         let lines: String = ids.iter().flat_map(|id| [id.to_string(), "\n".to_owned()]).collect();
         console.print(&lines)?;

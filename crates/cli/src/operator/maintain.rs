@@ -33,12 +33,11 @@ pub(crate) async fn stats(
     console: &mut Console<'_>,
 ) -> Result<(), Failure> {
     let stats = store.stats().await.map_err(|error| store_failure(&error))?;
-    let classes = match classes {
-        Some(classes) => classes,
-        None => {
-            let promise = store.promise().await.map_err(|error| store_failure(&error))?;
-            Classes::new(promise.class, std::collections::BTreeMap::new())
-        }
+    let classes = if let Some(classes) = classes {
+        classes
+    } else {
+        let promise = store.promise().await.map_err(|error| store_failure(&error))?;
+        Classes::new(promise.class, std::collections::BTreeMap::new())
     };
     let view = StatsView::of(stats, &classes, store.describe(), env!("CARGO_PKG_VERSION"));
     if console.json { console.print_json(&view) } else { console.print(&rows(&view)) }.map(drop)

@@ -101,14 +101,12 @@ fn fields(record: &RecordView) -> String {
 
 fn exchange(response: Option<&ResponseView>) -> String {
     let Some(response) = response else { return "\nNo response is recorded.\n".to_owned() };
-    let mut text = format!("\n{}\n", response.status);
-    for (name, value) in &response.headers {
-        text.push_str(&format!("{name}: {}\n", visible(value)));
-    }
+    let head: String =
+        response.headers.iter().map(|(name, value)| [name, ": ", &visible(value), "\n"].concat()).collect();
     let body = match &response.body {
         BodyView::Body(body) => visible_lines(body),
         BodyView::BodyBase64(body) => format!("(base64) {body}"),
         BodyView::BodyStored(_) => "(the body was not kept)".to_owned(),
     };
-    text + "\n" + &body + "\n"
+    format!("\n{}\n{head}\n{body}\n", response.status)
 }
