@@ -1,0 +1,175 @@
+//! Who may ask the admin listener: the token, or a loopback listener that no web page can reach.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use http::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderName, ORIGIN, WWW_AUTHENTICATE};
+use http::uri::Authority;
+use http::{HeaderMap, HeaderValue, Method, StatusCode};
+use sha2::{Digest, Sha256};
+use subtle::ConstantTimeEq;
+
+use crate::answer::Refused;
+use crate::options::Admin;
+
+/// The admin token, kept as its SHA-256: that makes all comparisons the same length, and leaves no credential in memory.
+#[derive(Clone)]
+pub struct AdminToken([u8; 32]);
+
+/// An empty token would let everyone in who sends an empty one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the admin token is empty")]
+pub struct EmptyToken;
+
+impl AdminToken {
+    /// The token that clients must present; white space around it (a file's last newline) is no part of it.
+    pub fn new(secret: &str) -> Result<Self, EmptyToken> {
+        match secret.trim() {
+            "" => Err(EmptyToken),
+            secret => Ok(Self(Sha256::digest(secret).into())),
+        }
+    }
+
+    /// Takes the same time for every wrong token, whatever its length.
+    fn is(&self, presented: &[u8]) -> bool {
+        let presented: [u8; 32] = Sha256::digest(presented).into();
+        self.0.ct_eq(&presented).into()
+    }
+}
+
+impl std::fmt::Debug for AdminToken {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("AdminToken")
+    }
+}
+
+/// What the listener serves, and to whom.
+#[derive(Clone, Debug)]
+pub enum Access {
+    /// Everything, to whoever presents the token in `Authorization: Bearer`.
+    Token(AdminToken),
+    /// Everything, to local programs. A web page is kept out by its `Host` (it was led here by DNS), its `Origin`, or the
+    /// `Content-Type` that it can't send without asking first.
+    Loopback,
+    /// Health and metrics only: the address is reachable from elsewhere and there is no token.
+    HealthOnly,
+}
+
+impl Access {
+    /// What an admin listener may serve.
+    pub fn new(token: Option<AdminToken>, loopback: bool) -> Self {
+        match token {
+            Some(token) => Self::Token(token),
+            None if loopback => Self::Loopback,
+            None => Self::HealthOnly,
+        }
+    }
+
+    fn check(&self, method: &Method, path: &str, headers: &HeaderMap) -> Result<(), Refused> {
+        match (self, Area::of(path)) {
+            (_, Area::Health) | (Self::Token(_) | Self::HealthOnly, Area::Metrics) => Ok(()),
+            (Self::HealthOnly, Area::Rest) => Err(Refused::new(
+                StatusCode::FORBIDDEN,
+                "Without a token this address serves /healthz, /readyz and /metrics only; set admin.token \
+                 (ONCEKEY_ADMIN_TOKEN), or let admin.listen be a loopback address.",
+            )),
+            (Self::Token(token), Area::Rest) => check_token(token, headers),
+            (Self::Loopback, Area::Metrics | Area::Rest) => check_local(method, headers),
+        }
+    }
+}
+
+/// The parts of the listener that differ in who may see them.
+enum Area {
+    /// Tells nothing, so it may be asked by anyone and under any name: probes often send none.
+    Health,
+    Metrics,
+    Rest,
+}
+
+impl Area {
+    fn of(path: &str) -> Self {
+        match path {
+            "/healthz" | "/readyz" => Self::Health,
+            "/metrics" => Self::Metrics,
+            _ => Self::Rest,
+        }
+    }
+}
+
+/// Runs the check before every handler.
+pub(crate) async fn guard(State(admin): State<Arc<Admin>>, request: Request, next: Next) -> Response {
+    match admin.options.access.check(request.method(), request.uri().path(), request.headers()) {
+        Ok(()) => next.run(request).await,
+        Err(refused) if refused.status == StatusCode::UNAUTHORIZED => {
+            let mut response = refused.into_response();
+            let challenge = HeaderValue::from_static("Bearer realm=\"oncekey admin\"");
+            response.headers_mut().insert(WWW_AUTHENTICATE, challenge);
+            response
+        }
+        Err(refused) => refused.into_response(),
+    }
+}
+
+fn check_token(token: &AdminToken, headers: &HeaderMap) -> Result<(), Refused> {
+    let presented = only(headers, &AUTHORIZATION).and_then(|value| bearer(value.as_bytes()));
+    if presented.is_some_and(|presented| token.is(presented)) {
+        return Ok(());
+    }
+    Err(Refused::new(StatusCode::UNAUTHORIZED, "Send the admin token as `Authorization: Bearer TOKEN`."))
+}
+
+fn bearer(value: &[u8]) -> Option<&[u8]> {
+    let (scheme, rest) = value.split_at_checked(7)?;
+    scheme.eq_ignore_ascii_case(b"Bearer ").then(|| rest.trim_ascii())
+}
+
+fn check_local(method: &Method, headers: &HeaderMap) -> Result<(), Refused> {
+    let host = only(headers, &HOST).and_then(|host| host.to_str().ok()).filter(|host| is_loopback(host));
+    let Some(host) = host else {
+        return Err(Refused::new(
+            StatusCode::FORBIDDEN,
+            "Ask for this listener as 127.0.0.1, [::1] or localhost, or set admin.token.",
+        ));
+    };
+    if headers.contains_key(ORIGIN) && !only(headers, &ORIGIN).is_some_and(|origin| is_own(origin, host)) {
+        return Err(Refused::new(StatusCode::FORBIDDEN, "Without admin.token no other origin may ask this listener."));
+    }
+    if !method.is_safe() && !only(headers, &CONTENT_TYPE).is_some_and(is_json) {
+        return Err(Refused::new(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            "Without admin.token every change needs `Content-Type: application/json`, also one without a body.",
+        ));
+    }
+    Ok(())
+}
+
+/// The value of a field that came once; two of them leave open which one another reader would believe.
+fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a HeaderValue> {
+    let mut values = headers.get_all(name).iter();
+    values.next().filter(|_| values.next().is_none())
+}
+
+/// Any port: a forwarded one is as local as the listener's own.
+fn is_loopback(host: &str) -> bool {
+    let Ok(authority) = host.parse::<Authority>() else { return false };
+    if host.contains('@') {
+        return false;
+    }
+    let name = authority.host();
+    let address = name.trim_start_matches('[').trim_end_matches(']');
+    name.eq_ignore_ascii_case("localhost") || address.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+fn is_own(origin: &HeaderValue, host: &str) -> bool {
+    let origin = origin.to_str().unwrap_or_default();
+    origin.strip_prefix("http://").is_some_and(|authority| authority.eq_ignore_ascii_case(host))
+}
+
+fn is_json(value: &HeaderValue) -> bool {
+    let media_type = value.as_bytes().split(|byte| *byte == b';').next().unwrap_or_default();
+    media_type.trim_ascii().eq_ignore_ascii_case(b"application/json")
+}

@@ -1,0 +1,35 @@
+//! An operator's hands on records, straight on the store: list, show, resolve, purge, sweep, stats.
+//!
+//! Functions on any [`Store`]; reading the command line and opening the store is left to the commands, the shapes of
+//! `--json` are the admin API's ([`oncekey_admin::view`]). A running gateway needs no telling: what is changed here is seen
+//! by every node within `cache_for` (R8).
+
+mod change;
+mod console;
+mod list;
+mod maintain;
+mod screen;
+mod show;
+
+pub(crate) use change::{Change, Selection, purge, resolve};
+pub(crate) use console::Console;
+pub(crate) use list::list;
+pub(crate) use maintain::{stats, sweep};
+pub(crate) use show::{Detail, One, show};
+
+use oncekey_store::StoreError;
+
+use crate::exit::Failure;
+
+/// What a store's failure means for a command's end.
+fn store_failure(error: &StoreError) -> Failure {
+    match error {
+        StoreError::NotApplied(_) | StoreError::MayHaveBeenApplied(_) | StoreError::Misconfigured(_) => {
+            Failure::unavailable(error)
+        }
+        StoreError::Corrupt(_) => Failure::failed(error),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,58 @@
+//! `oncekey sweep` and `oncekey stats`.
+
+use oncekey_admin::view::{Classes, StatsView};
+use oncekey_admin::{SweepView, store_now};
+use oncekey_store::Store;
+
+use crate::exit::Failure;
+use crate::operator::console::Console;
+use crate::operator::screen::{table, visible};
+use crate::operator::store_failure;
+
+/// Sweeps until nothing is left: deletes what has expired, marks lapsed claims `unknown` (D5). The store's clock is
+/// believed; a running gateway, which knows more about it, may not (E9).
+pub(crate) async fn sweep(store: &dyn Store, console: &mut Console<'_>) -> Result<(), Failure> {
+    let mut done = SweepView::default();
+    if let Some(now) = store_now(store).await.map_err(|error| store_failure(&error))? {
+        while done.step(store, now).await.map_err(|error| store_failure(&error))? {}
+    }
+    if console.json {
+        console.print_json(&done)?;
+    } else {
+        let rows = [("deleted", done.deleted), ("lapsed", done.lapsed)];
+        console.print(&table(&rows.map(|(name, number)| [name.to_owned(), number.to_string()])))?;
+    }
+    Ok(())
+}
+
+/// Prints counts, sizes and what is promised. `classes` are those of the configured routes, where a configuration is
+/// known; without one the store's own class is shown.
+pub(crate) async fn stats(
+    store: &dyn Store,
+    classes: Option<Classes>,
+    console: &mut Console<'_>,
+) -> Result<(), Failure> {
+    let stats = store.stats().await.map_err(|error| store_failure(&error))?;
+    let classes = if let Some(classes) = classes {
+        classes
+    } else {
+        let promise = store.promise().await.map_err(|error| store_failure(&error))?;
+        Classes::new(promise.class, std::collections::BTreeMap::new())
+    };
+    let view = StatsView::of(stats, &classes, store.describe(), env!("CARGO_PKG_VERSION"));
+    if console.json { console.print_json(&view) } else { console.print(&rows(&view)) }.map(drop)
+}
+
+fn rows(view: &StatsView) -> String {
+    let states = view.records.iter().map(|(state, number)| [(*state).to_owned(), number.to_string()]);
+    let rest = [
+        ("bytes", view.bytes.to_string()),
+        ("class", view.class.to_owned()),
+        ("store", visible(&view.store)),
+        ("version", view.version.clone()),
+    ];
+    let rest = rest.map(|(name, value)| [name.to_owned(), value]);
+    let classes =
+        view.classes.iter().map(|(route, class)| [format!("class of {}", visible(route)), (*class).to_owned()]);
+    table(&states.chain(rest).chain(classes).collect::<Vec<_>>())
+}
