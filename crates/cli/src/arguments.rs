@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
 
-pub(crate) use records::RecordsCommand;
+pub(crate) use records::{Change, OneRecord, RecordFilter, RecordsCommand, Selection, Verdict};
 
 use crate::settings::{Environment, Flag, Purpose, Sources};
 

@@ -1,20 +1,26 @@
 //! The commands, one function each: where the command line ends and the work begins.
 
-use crate::arguments::{Arguments, Command, RecordsCommand};
-use crate::check_config;
+mod records;
+
+use std::io::{BufRead, BufReader, IsTerminal as _};
+
+use crate::arguments::{Arguments, Command};
 use crate::exit::Failure;
+use crate::gateway::{self, Listeners};
+use crate::operator::{self, Console};
 use crate::settings::{Environment, Loaded, Sources, load};
+use crate::{check_config, demo, opening};
 
 /// Runs the command that was asked for.
 pub(crate) async fn run(arguments: Arguments, environment: Environment) -> Result<(), Failure> {
     match arguments.command {
         Command::Serve(arguments) => serve(loaded(&arguments.sources(environment.clone()))?, environment).await,
-        Command::Demo => demo().await,
+        Command::Demo => demo::run().await,
         Command::CheckConfig { file } => check_config::run(file, environment),
         Command::Migrate(store) => migrate(loaded(&store.sources(environment))?).await,
         Command::Records(command) => {
             let loaded = loaded(&command.store().clone().sources(environment))?;
-            records(command, loaded).await
+            records::run(command, loaded).await
         }
         Command::Sweep(arguments) => sweep(loaded(&arguments.store.sources(environment))?, arguments.json).await,
         Command::Stats(arguments) => stats(loaded(&arguments.store.sources(environment))?, arguments.json).await,
@@ -26,33 +32,48 @@ fn loaded(sources: &Sources) -> Result<Loaded, Failure> {
     load(sources).map_err(Failure::usage)
 }
 
-/// The gateway. Whoever fills this logs `loaded.warnings` and reads the token by `loaded.admin_token(&environment)`.
+/// The gateway, until a signal ends it.
 async fn serve(loaded: Loaded, environment: Environment) -> Result<(), Failure> {
-    loaded.admin_token(&environment).map_err(Failure::usage)?;
-    not_wired("serve").await
+    let token = loaded.admin_token(&environment).map_err(Failure::usage)?;
+    for warning in &loaded.warnings {
+        tracing::warn!("{warning}");
+    }
+    let listeners = Listeners::bind(&loaded.config).await?;
+    gateway::run(loaded.config, token, listeners).await
 }
 
-async fn demo() -> Result<(), Failure> {
-    not_wired("demo").await
+async fn migrate(loaded: Loaded) -> Result<(), Failure> {
+    let config = &loaded.config.store;
+    let migrated = opening::migrate(config).await?;
+    if migrated.from == migrated.to {
+        eprintln!("{}: schema version {} is up to date", config.url, migrated.to);
+    } else {
+        eprintln!("{}: schema version {} upgraded to {}", config.url, migrated.from, migrated.to);
+    }
+    Ok(())
 }
 
-async fn migrate(_loaded: Loaded) -> Result<(), Failure> {
-    not_wired("migrate").await
+async fn sweep(loaded: Loaded, json: bool) -> Result<(), Failure> {
+    let store = opening::for_operator(&loaded.config.store).await?;
+    with_console(json, async |console| operator::sweep(&*store, console).await).await
 }
 
-async fn records(_command: RecordsCommand, _loaded: Loaded) -> Result<(), Failure> {
-    not_wired("records").await
+async fn stats(loaded: Loaded, json: bool) -> Result<(), Failure> {
+    let store = opening::for_operator(&loaded.config.store).await?;
+    with_console(json, async |console| operator::stats(&*store, None, console).await).await
 }
 
-async fn sweep(_loaded: Loaded, _json: bool) -> Result<(), Failure> {
-    not_wired("sweep").await
-}
-
-async fn stats(_loaded: Loaded, _json: bool) -> Result<(), Failure> {
-    not_wired("stats").await
-}
-
-/// Stands in for a command whose parts are being put together.
-async fn not_wired(command: &str) -> Result<(), Failure> {
-    std::future::ready(Err(Failure::failed(format_args!("`{command}` is not wired yet")))).await
+/// Runs an operator's command on the process's own standard streams.
+async fn with_console(
+    json: bool,
+    command: impl AsyncFnOnce(&mut Console<'_>) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let mut answers = std::io::stdin().is_terminal().then(|| BufReader::new(std::io::stdin()));
+    let mut console = Console {
+        out: &mut std::io::stdout(),
+        talk: &mut std::io::stderr(),
+        answers: answers.as_mut().map(|answers| answers as &mut dyn BufRead),
+        json,
+    };
+    command(&mut console).await
 }

@@ -3,16 +3,21 @@
 mod arguments;
 mod check_config;
 mod commands;
-#[expect(dead_code, reason = "the settings that only the gateway reads")]
 mod config;
-#[cfg_attr(not(test), expect(dead_code, reason = "`oncekey demo` starts it"))]
 mod demo;
+mod drain;
 mod exit;
+mod fields;
+mod front;
+mod gateway;
 mod logging;
-#[cfg_attr(not(test), expect(dead_code, reason = "wired by the commands"))]
+mod opening;
 mod operator;
 mod output;
+#[cfg(test)]
+mod scripted;
 mod settings;
+mod upstream;
 
 use std::process::ExitCode;
 

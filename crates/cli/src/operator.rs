@@ -17,19 +17,7 @@ pub(crate) use list::list;
 pub(crate) use maintain::{stats, sweep};
 pub(crate) use show::{Detail, One, show};
 
-use oncekey_store::StoreError;
-
-use crate::exit::Failure;
-
-/// What a store's failure means for a command's end.
-fn store_failure(error: &StoreError) -> Failure {
-    match error {
-        StoreError::NotApplied(_) | StoreError::MayHaveBeenApplied(_) | StoreError::Misconfigured(_) => {
-            Failure::unavailable(error)
-        }
-        StoreError::Corrupt(_) => Failure::failed(error),
-    }
-}
+use crate::opening::failure as store_failure;
 
 #[cfg(test)]
 mod tests;

@@ -23,6 +23,9 @@ pub(crate) enum RecordsCommand {
     Show {
         #[command(flatten)]
         record: OneRecord,
+        /// Show the recorded response too
+        #[arg(long)]
+        body: bool,
         #[command(flatten)]
         output: RecordsOutput,
     },
