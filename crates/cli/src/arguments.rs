@@ -24,6 +24,7 @@ pub(crate) struct Arguments {
 
 /// How the program talks, on stderr.
 #[derive(Clone, Copy, Debug, Args)]
+#[command(next_help_heading = "Logs")]
 pub(crate) struct LoggingArguments {
     /// How logs are written [default: text on a terminal, json otherwise]
     #[arg(long, global = true, value_enum, value_name = "FORMAT")]

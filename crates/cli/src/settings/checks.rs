@@ -126,7 +126,7 @@ impl Check<'_> {
     fn sizes(&mut self, values: &Values<'_>) {
         for name in ["max_request", "max_response"] {
             if values.count(name) > self.config.limits.buffered {
-                self.refuse(values, name, "larger than `max_buffered`, so that such a body could never be held");
+                self.warn(values, name, "larger than `max_buffered`: a body that is, too, is always `overloaded` (W3)");
             }
         }
     }

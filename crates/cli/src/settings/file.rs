@@ -20,6 +20,9 @@ const LARGEST_FILE: u64 = 4 * 1024 * 1024;
 /// The most routes of a file.
 const MOST_ROUTES: usize = 1000;
 
+/// The most errors of syntax that are told: one that is missed makes many of what follows.
+const MOST_SYNTAX_ERRORS: usize = 10;
+
 /// Reads the file's text.
 pub(crate) fn read(path: &Path) -> Result<String, Remark> {
     let refuse = |text: String| Remark::new(&Place::WholeFile(path.display().to_string().into()), "", text);
@@ -37,7 +40,7 @@ pub(crate) fn apply(name: &str, text: &str, stated: &mut Stated) -> Vec<Remark> 
     if errors.is_empty() {
         file.document(document.get_ref(), stated);
     }
-    for error in errors {
+    for error in errors.into_iter().take(MOST_SYNTAX_ERRORS) {
         let place = file.place(&error.span().unwrap_or(0..0));
         file.remarks.push(Remark::new(&place, "", format!("not TOML: {}", error.message())));
     }

@@ -1,0 +1,149 @@
+//! Values that are right one by one and not together.
+
+use oncekey_core::policy::Policy;
+use oncekey_tower::Guard;
+
+use super::{of, of_file, refusal, warnings};
+use crate::settings::{Environment, Purpose, Sources, resolve};
+
+#[test]
+fn combinations_that_cannot_work_are_refused() {
+    for (text, expected) in [
+        (
+            "[admin]\nlisten = \"127.0.0.1:8080\"",
+            "oncekey.toml:2:10: admin.listen: 127.0.0.1:8080 is taken by `listen`",
+        ),
+        ("listen = \"0.0.0.0:9464\"", "default: admin.listen: 127.0.0.1:9464 is taken by `listen`"),
+        (
+            "upstream = \"http://localhost:8080\"",
+            "oncekey.toml:1:12: upstream: it is the gateway itself (`listen`), which would call itself for ever",
+        ),
+        (
+            "[[route]]\nkey_header = \"X-Account-Id\"",
+            "default: route.scope: the header of the key can't be the scope as well",
+        ),
+    ] {
+        assert_eq!(refusal(text), expected);
+    }
+}
+
+#[test]
+fn free_ports_do_not_meet() {
+    assert!(of_file("listen = \"127.0.0.1:0\"\n[admin]\nlisten = \"127.0.0.1:0\"\n").is_ok());
+    assert!(of_file("upstream = \"http://[::1]:3000\"\n").is_ok());
+    assert!(of_file("upstream = \"http://10.0.0.1:8080/\"\n").is_ok());
+}
+
+#[test]
+fn an_embedded_store_in_kubernetes_needs_single_node() {
+    let kubernetes = || Environment::from([("KUBERNETES_SERVICE_HOST", "10.0.0.1")]);
+    for store in ["sqlite:/data/oncekey.db", "memory:"] {
+        let file = format!("store = \"{store}\"\n");
+        let refused = of(&file, kubernetes(), Vec::new()).expect_err("one host");
+        assert!(refused.starts_with(&format!("default: single_node: {store} serves the processes of one host")));
+        assert!(of(&format!("{file}single_node = true\n"), kubernetes(), Vec::new()).is_ok());
+    }
+    let operate = Sources { environment: kubernetes(), purpose: Purpose::Operate, ..Sources::default() };
+    assert!(resolve(None, &operate).is_ok());
+}
+
+#[test]
+fn what_is_doubtful_is_warned_about() {
+    for (text, expected) in [
+        (
+            "[defaults]\nttl = \"23h\"",
+            "oncekey.toml:2:7: route.ttl: under 24h: a retry that comes later executes again",
+        ),
+        ("[[route]]\nttl = \"73h\"", "oncekey.toml:2:7: route.ttl: over 72h: the store grows with it"),
+        (
+            "drain = \"59s\"",
+            "oncekey.toml:1:9: drain: shorter than `answer_timeout`: a stop may cut off clients that still wait (D4)",
+        ),
+        (
+            "listen = \"0.0.0.0:8080\"",
+            "default: route.scope: a header is believed as sent, and `listen` isn't loopback: whatever stands in front \
+             must set or strip it (S4)",
+        ),
+        (
+            "[defaults]\nscope = [\"authorization\"]",
+            "oncekey.toml:2:9: route.scope: `authorization` changes with the token: a retry with a new token is a new \
+             operation (S4)",
+        ),
+        (
+            "store = \"memory:\"",
+            "oncekey.toml:1:9: store: memory: forgets every record at exit; a retry after a restart executes again",
+        ),
+        (
+            "[admin]\nlisten = \"0.0.0.0:9464\"",
+            "oncekey.toml:2:10: admin.listen: without `admin.token`, an address that isn't loopback serves health and \
+             metrics only",
+        ),
+        (
+            "max_buffered = \"1MiB\"\n[[route]]\nmax_request = \"2MiB\"",
+            "oncekey.toml:3:15: route.max_request: larger than `max_buffered`: a body that is, too, is always \
+             `overloaded` (W3)",
+        ),
+        (
+            "[defaults]\nwait = \"2m\"",
+            "oncekey.toml:2:8: route.wait: longer than `answer_timeout`: duplicates wait longer than the first request",
+        ),
+        (
+            "[defaults]\nretry_status = [200, 504]",
+            "oncekey.toml:2:16: route.retry_status: 504 also stands in `unknown_status`, which goes first\n\
+             oncekey.toml:2:16: route.retry_status: holds a success: after it a retry executes again (E8)",
+        ),
+    ] {
+        assert_eq!(warnings(text), expected);
+    }
+}
+
+#[test]
+fn what_is_usual_is_not_warned_about() {
+    for text in ["", "[defaults]\nttl = \"24h\"", "[defaults]\nttl = \"72h\"", "listen = \"[::1]:8080\""] {
+        assert_eq!(warnings(text), "");
+    }
+    assert_eq!(warnings("listen = \"0.0.0.0:8080\"\n[defaults]\nscope = [\"static:all\"]"), "");
+}
+
+#[test]
+fn a_doubt_about_the_defaults_is_told_once_for_all_routes() {
+    let text = "[defaults]\nttl = \"1h\"\n[[route]]\npath = \"/a\"\n[[route]]\npath = \"/b\"\n[[route]]\npath = \"/c\"\nttl = \"2h\"\n";
+    assert_eq!(warnings(text).lines().count(), 2);
+}
+
+#[test]
+fn the_built_in_configuration_is_the_protocols() {
+    let config = of_file("").expect("right").config;
+    let route = &config.routes[0].route;
+    assert_eq!(config.routes.len(), 1);
+    assert_eq!(format!("{:?}", route.policy), format!("{:?}", Policy::default()));
+    assert_eq!(format!("{:?}", route.guard), format!("{:?}", Guard::default()));
+    assert_eq!(format!("{:?}", route.methods), "[POST, PUT, PATCH, DELETE]");
+    assert_eq!((&route.path, route.policy.route.as_str()), (&None, "*"));
+}
+
+#[test]
+fn a_route_starts_from_the_defaults_and_says_the_rest_itself() {
+    let text = "[defaults]\nkey = \"required\"\nkey_format = \"uuid4\"\nrequire = \"at_most_once\"\n[[route]]\npath = \"/orders/{id}\"\nmethods = [\"PUT\", \"REPORT\"]\nkey_format = \"any\"\nfingerprint = { headers = [\"X-B\", \"X-A\"] }\n";
+    let config = of_file(text).expect("right").config;
+    let guarded = &config.routes[0];
+    assert!(guarded.route.guard.key_required);
+    assert_eq!(guarded.route.guard.key_format, oncekey_core::KeyFormat::Any);
+    assert_eq!(guarded.route.guard.recipe.to_string(), "v1 headers=x-a,x-b");
+    assert_eq!(guarded.route.policy.route, "/orders/{id}");
+    assert_eq!(format!("{:?}", guarded.route.methods), "[PUT, REPORT]");
+    assert_eq!(guarded.require, Some(oncekey_core::PromiseClass::AtMostOnce));
+}
+
+#[test]
+fn an_upstream_has_port_80_unless_it_says_otherwise_and_no_brackets_in_its_host() {
+    for (text, host, port) in [
+        ("http://api", "api", 80),
+        ("http://api:3000/", "api", 3000),
+        ("HTTP://[::1]:3000", "::1", 3000),
+        ("http://[::1]", "::1", 80),
+    ] {
+        let upstream = of_file(&format!("upstream = \"{text}\"")).expect(text).config.upstream.url;
+        assert_eq!((upstream.host.as_str(), upstream.port), (host, port), "{text}");
+    }
+}

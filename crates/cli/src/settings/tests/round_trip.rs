@@ -1,0 +1,81 @@
+//! What `check-config` prints is a configuration that says the same.
+
+use super::{of, of_file};
+use crate::settings::{Environment, Flag};
+
+/// The example of the documentation, as far as this version has it.
+const EXAMPLE: &str = include_str!("../../../../../docs/oncekey.example.toml");
+
+/// A file in which little is as it is built in.
+const UNUSUAL: &str = r#"
+listen = "[::1]:18080"
+store = 'sqlite:C:\data "x".db'
+lease = "1m30s"
+max_buffered = 1000000000
+single_node = true
+sweep = { every = "90s", batch = 5 }
+admin.token = "file:/run/secrets/token"
+
+[defaults]
+scope = ["header:x-merchant-id", "static:a,b # c"]
+retry_status = [429, "5xx"]
+drop_headers = []
+async = "never"
+fingerprint.headers = ["Accept-Language"]
+
+[[route]]
+path = "/orders/{id}/{*rest}"
+methods = ["POST"]
+fingerprint = { ignore = [], headers = [] }
+
+[[route]]
+stream = true
+"#;
+
+/// The printed form without its comments.
+fn said(shown: &str) -> Vec<String> {
+    shown.lines().map(|line| line.rsplit_once("  # ").map_or(line, |(said, _)| said).trim_end().to_owned()).collect()
+}
+
+#[test]
+fn what_is_printed_parses_back_to_the_same() {
+    for text in ["", EXAMPLE, UNUSUAL] {
+        let first = of_file(text).expect(text);
+        let shown = first.show();
+        let second = of_file(&shown).expect(&shown);
+        assert_eq!(said(&first.show()), said(&second.show()));
+        assert_eq!(format!("{:?}", first.config), format!("{:?}", second.config));
+    }
+}
+
+#[test]
+fn what_flags_and_the_environment_say_is_printed_as_a_file_would_say_it() {
+    let flags = vec![Flag { name: "--admin", setting: "admin.listen", text: "127.0.0.1:1".to_owned() }];
+    let environment = Environment::from([("ONCEKEY_STREAM", "true"), ("ONCEKEY_UNKNOWN_STATUS", "504,4xx")]);
+    let first = of("", environment, flags).expect("right");
+    let second = of_file(&first.show()).expect("right");
+    assert_eq!(format!("{:?}", first.config), format!("{:?}", second.config));
+}
+
+#[test]
+fn the_example_states_what_is_built_in_and_one_route() {
+    let example = of_file(EXAMPLE).expect("right");
+    let built_in = of_file("[[route]]\nmethods = [\"POST\"]\npath = \"/orders\"\nkey = \"required\"\n").expect("right");
+    let without_token = |config: &crate::config::Config| {
+        let mut config = config.clone();
+        config.admin.token = None;
+        format!("{config:?}")
+    };
+    assert_eq!(without_token(&example.config), without_token(&built_in.config));
+    assert!(example.warnings.is_empty());
+}
+
+#[test]
+fn every_line_says_where_its_value_came_from() {
+    let shown = of_file(UNUSUAL).expect("right").show();
+    for line in shown.lines().filter(|line| line.contains(" = ")) {
+        let origin = line.rsplit_once("  # ").expect(line).1;
+        assert!(origin == "default" || origin.starts_with("file oncekey.toml:"), "{line}");
+    }
+    assert!(shown.contains("\n[[route]]  # file oncekey.toml:"), "{shown}");
+}
