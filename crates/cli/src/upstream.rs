@@ -129,17 +129,17 @@ impl tower::Service<Request<RequestBody>> for Upstream {
 impl Shared {
     async fn exchange(&self, request: Request<RequestBody>) -> Result<Response<UpstreamBody>, UpstreamError> {
         let Outgoing { request, attempt, upgrade } = outgoing::prepare(request, &self.protected, &self.host);
-        let (response, sender) = self.send(request, attempt.as_ref()).await?;
+        let (response, sender) = self.send(self.pool.take(), request, attempt.as_ref()).await?;
         answer::receive(response, sender, upgrade, self)
     }
 
-    /// Sends the request on an idle connection or a new one. Handed back unsent, it goes on a new one, once (E10).
+    /// Sends the request on the idle connection or a new one. Handed back unsent, it goes on a new one, once (E10).
     async fn send(
         &self,
+        mut idle: Option<Sender>,
         mut request: Request<RequestBody>,
         attempt: Option<&Attempt>,
     ) -> Result<(Response<Incoming>, Sender), UpstreamError> {
-        let mut idle = self.pool.take();
         for _ in 0..2 {
             let mut sender = match idle.take() {
                 Some(sender) => sender,

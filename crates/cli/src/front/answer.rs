@@ -101,14 +101,10 @@ fn problem(error: &(dyn Error + 'static), body_broken: bool, safe: bool) -> Resp
     if body_broken {
         return refusal::request_invalid("the body broke off or broke its framing");
     }
-    let proven = proves_not_executed(error);
+    let proven = NotExecuted::find(error).is_some();
     let causes: Vec<String> = causes(error).map(ToString::to_string).collect();
     tracing::debug!(error = causes.join(": "), proven, "no answer from the upstream");
     if proven || safe { refusal::upstream_unreachable() } else { refusal::outcome_unknown() }
-}
-
-fn proves_not_executed(error: &(dyn Error + 'static)) -> bool {
-    causes(error).any(<dyn Error>::is::<NotExecuted>)
 }
 
 /// An error, its cause, the cause of that, and so on.

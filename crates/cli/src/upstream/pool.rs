@@ -72,6 +72,14 @@ impl Pool {
         }
     }
 
+    /// Resolves once each waiting connection was seen to be closed.
+    #[cfg(test)]
+    pub(super) async fn all_closed(&self) {
+        while self.waiting.lock().connections.iter().any(|(sender, _)| !sender.is_closed()) {
+            tokio::task::yield_now().await;
+        }
+    }
+
     fn drop_expired(&self, waiting: &mut Waiting, now: Duration) {
         let expired = |since: &Duration| now.saturating_sub(*since) >= self.idle;
         while waiting.connections.front().is_some_and(|(_, since)| expired(since)) {
