@@ -23,7 +23,8 @@ pub(crate) async fn run() -> Result<(), Failure> {
     let api = listen("orders API", 3000).await?;
     let admin = listen("admin listener", 9464).await?;
     let addresses = Addresses { front: front.address, api: api.address, admin: admin.address };
-    let sources = Sources { file: None, flags: addresses.flags(), environment: Environment::default(), purpose: Purpose::Serve };
+    let sources =
+        Sources { file: None, flags: addresses.flags(), environment: Environment::default(), purpose: Purpose::Serve };
     let config = load(&sources).map_err(Failure::usage)?.config;
 
     let tasks = TaskTracker::new();

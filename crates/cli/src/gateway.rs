@@ -162,10 +162,7 @@ fn access(token: Option<Secret>, admin: &TcpListener) -> Result<Access, Failure>
 
 fn node(engine: &Engine<Response<ResponseBody>>) -> Node {
     let (forgetful, trusting) = (engine.clone(), engine.clone());
-    Node {
-        changed: Box::new(move |id| forgetful.forget(id)),
-        trusts_clock: Box::new(move || trusting.trusts_clock()),
-    }
+    Node { changed: Box::new(move |id| forgetful.forget(id)), trusts_clock: Box::new(move || trusting.trusts_clock()) }
 }
 
 fn announce(config: &Config, front: &TcpListener, store: &dyn Store) {

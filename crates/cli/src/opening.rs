@@ -57,7 +57,9 @@ pub(crate) async fn migrate(config: &StoreConfig) -> Result<Migrated, Failure> {
 fn sqlite_file(config: &StoreConfig) -> Result<&Path, Failure> {
     match &config.url {
         StoreUrl::Sqlite(path) => Ok(path),
-        StoreUrl::Memory => Err(Failure::usage("store memory: lives in its gateway's process only; ask its admin API.")),
+        StoreUrl::Memory => {
+            Err(Failure::usage("store memory: lives in its gateway's process only; ask its admin API."))
+        }
     }
 }
 

@@ -9,8 +9,8 @@ use oncekey_store::Filter;
 use super::with_console;
 use crate::arguments::{Change, OneRecord, RecordFilter, RecordsCommand, Selection, Verdict};
 use crate::exit::Failure;
-use crate::operator::{self, Detail, One};
 use crate::opening;
+use crate::operator::{self, Detail, One};
 use crate::settings::Loaded;
 
 /// Runs a command on records.
@@ -39,9 +39,8 @@ pub(super) async fn run(command: RecordsCommand, loaded: Loaded) -> Result<(), F
         RecordsCommand::Purge { selection, change, output } => {
             let change = checked(change)?;
             let (store, selection) = (opening::for_operator(config).await?, selected(namespace, selection));
-            let purge = async |console: &mut operator::Console<'_>| {
-                operator::purge(&*store, selection, &change, console).await
-            };
+            let purge =
+                async |console: &mut operator::Console<'_>| operator::purge(&*store, selection, &change, console).await;
             with_console(output.json, purge).await
         }
     }
