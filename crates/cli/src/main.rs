@@ -1,6 +1,6 @@
 //! The program `oncekey`.
 
-#[expect(dead_code, reason = "for the commands")]
+#[cfg_attr(not(test), expect(dead_code, reason = "for the commands"))]
 mod exit;
 #[cfg_attr(not(test), expect(dead_code, unused_imports, reason = "for the commands"))]
 mod operator;
