@@ -1,8 +1,53 @@
-//! The program `oncekey`.
+//! The program `oncekey`: reads the command line, starts logging, runs the command, ends with its exit code.
 
-#[cfg_attr(not(test), expect(dead_code, reason = "for the commands"))]
+mod arguments;
+mod check_config;
+mod commands;
+#[expect(dead_code, reason = "the settings that only the gateway reads")]
+mod config;
+#[cfg_attr(not(test), expect(dead_code, reason = "`oncekey demo` starts it"))]
+mod demo;
 mod exit;
-#[cfg_attr(not(test), expect(dead_code, unused_imports, reason = "for the commands"))]
+mod logging;
+#[cfg_attr(not(test), expect(dead_code, unused_imports, reason = "wired by the commands"))]
 mod operator;
+mod output;
+mod settings;
 
-fn main() {}
+use std::process::ExitCode;
+
+use arguments::Arguments;
+use exit::{Exit, Failure};
+use settings::Environment;
+
+fn main() -> ExitCode {
+    let arguments = match Arguments::read(std::env::args_os()) {
+        Ok(arguments) => arguments,
+        Err(error) => return told(&error).into(),
+    };
+    match run(arguments) {
+        Ok(()) => Exit::Fine.into(),
+        Err(failure) => {
+            eprintln!("{failure}");
+            failure.exit().into()
+        }
+    }
+}
+
+/// `--help` and `--version` are answers; everything else that clap has to say is wrong usage.
+fn told(error: &clap::Error) -> Exit {
+    let wrong = error.use_stderr();
+    // Nothing is left to say it on if this fails.
+    let _ = error.print();
+    if wrong { Exit::Usage } else { Exit::Fine }
+}
+
+fn run(arguments: Arguments) -> Result<(), Failure> {
+    let environment = Environment::of_process();
+    logging::start(arguments.logging, &environment)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::failed(format_args!("no threads to run on: {error}")))?;
+    runtime.block_on(commands::run(arguments, environment))
+}

@@ -2,7 +2,7 @@
 //! path, query, media type, canonical body and named headers.
 //!
 //! This file owns the recipe and what goes into the digest in which order. How each part reads the same however a client
-//! spells it is decided beside it: [`query`], [`media_type`], [`json`]. Comparing fingerprints is the engine's work.
+//! spells it is decided beside it, in files of their own. Comparing fingerprints is the engine's work.
 //!
 //! The encoding `v1` never changes, since records keep fingerprints made by it (F9). Whatever must count differently is a
 //! new version beside it, chosen by the recipe; a record made under `v1` is compared under `v1`.
@@ -16,7 +16,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use http::header::CONTENT_ENCODING;
-use http::{HeaderMap, HeaderName, Method};
+use http::{HeaderMap, HeaderName, HeaderValue, Method};
 
 use encoder::Encoder;
 use media_type::MediaType;
@@ -152,8 +152,7 @@ fn encode_media_type(media_type: &MediaType<'_>, encoder: &mut Encoder) {
         }
         MediaType::Repeated(lines) => {
             encoder.tag(2);
-            encoder.count(lines.len());
-            lines.iter().for_each(|line| encoder.bytes(line));
+            encoder.list(lines);
         }
     }
 }
@@ -180,8 +179,7 @@ fn is_encoded(headers: &HeaderMap) -> bool {
 
 /// All lines of a field in their order. A count goes first: no line is not an empty line.
 fn encode_header(name: &HeaderName, headers: &HeaderMap, encoder: &mut Encoder) {
-    let lines: Vec<_> = headers.get_all(name).iter().collect();
+    let lines: Vec<_> = headers.get_all(name).iter().map(HeaderValue::as_bytes).collect();
     encoder.bytes(name.as_str().as_bytes());
-    encoder.count(lines.len());
-    lines.iter().for_each(|line| encoder.bytes(line.as_bytes()));
+    encoder.list(&lines);
 }

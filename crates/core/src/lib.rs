@@ -5,9 +5,9 @@
 //!
 //! - what a valid [`Key`] and [`Scope`] are (rules K, S), and which record they name ([`Identity`], [`RecordId`]);
 //! - when two requests are the same operation ([`fingerprint`], rules F);
-//! - which state a [`Record`] is in and what may happen to it next ([`standing`], [`transition`], rules E);
+//! - which state a [`Record`] is in and what may happen to it next ([`standing`], [`transition()`], rules E);
 //! - which upstream answers are recorded, and what of them ([`policy`], [`response`], rules E7, E8, R3);
-//! - which [`Problem`](problem::Problem) a client sees (rules P).
+//! - which [`Problem`] a client sees (rules P).
 //!
 //! The one decision: stores only insert, compare tokens and report. Every judgement about a record is made here, on the
 //! record as the store reported it and on the store's own time. The price is a second round trip to the store when a

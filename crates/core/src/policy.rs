@@ -72,7 +72,7 @@ impl Default for Timing {
             unknown_ttl: Duration::from_hours(30 * 24),
             wait: Duration::from_secs(1),
             retry_after: Duration::from_secs(2),
-            answer_timeout: Duration::from_secs(60),
+            answer_timeout: Duration::from_mins(1),
             upstream_timeout: Duration::from_mins(10),
             connect_timeout: Duration::from_secs(5),
             record_timeout: Duration::from_secs(5),

@@ -1,5 +1,5 @@
 //! The recorded response: what of an upstream answer is kept (R1–R5). The bytes in which stores keep it are in
-//! [`head`]; when an answer is recorded is the policy's, framing a replay is the server's.
+//! `head`; when an answer is recorded is the policy's, framing a replay is the server's.
 
 mod head;
 

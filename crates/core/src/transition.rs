@@ -46,7 +46,8 @@ pub enum Refusal {
     State,
 }
 
-/// The state after `event`, or why it is refused. `from` is `None` for no record; `matches` is whether what the writer
+/// The state after `event`, or why it is refused. `from` is the state as stored, `None` for no record: what only counts as
+/// unknown is moved by [`Event::Lapse`] before an operator's verdict can apply to it. `matches` is whether what the writer
 /// holds is still the record's: its token and, for a claim, also the state that it saw (the token alone would let a claim
 /// replace an outcome that came late under the same token).
 pub fn transition(from: Option<State>, event: Event, matches: bool) -> Result<State, Refusal> {

@@ -1,13 +1,17 @@
 //! What an execution knows about itself, and the check right before its first byte (E10).
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use oncekey_core::RecordId;
 use oncekey_core::policy::Policy;
+use oncekey_core::{RecordId, State, Token};
+use oncekey_store::{Clock, Store};
+
+use crate::fault;
 
 /// Proof that nothing of the operation was executed (E6). An execution that fails with this, anywhere in its error's chain
 /// of sources, leaves the record `failed`; any other error leaves it ambiguous.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 #[error("nothing was executed: {reason}")]
 pub struct NotExecuted {
     reason: String,
@@ -18,10 +22,16 @@ impl NotExecuted {
     pub fn because(reason: impl Into<String>) -> Self {
         Self { reason: reason.into() }
     }
+
+    /// Looks for the proof in an error and its sources.
+    pub fn find<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a Self> {
+        let chain = std::iter::successors(Some(error), |error| error.source());
+        chain.into_iter().find_map(|error| error.downcast_ref())
+    }
 }
 
 /// One execution of a record. The HTTP layer puts it into the extensions of the request it passes on.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Attempt {
     /// The operation id.
     pub id: RecordId,
@@ -29,12 +39,47 @@ pub struct Attempt {
     pub number: u32,
     /// The route's policy.
     pub policy: Arc<Policy>,
+    pub(crate) claim: Arc<Confirmed>,
+}
+
+impl std::fmt::Debug for Attempt {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Attempt").field("id", &self.id).field("number", &self.number).finish_non_exhaustive()
+    }
+}
+
+/// A claim that the store has confirmed, and the means to confirm it again.
+pub(crate) struct Confirmed {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) token: Token,
+    /// [`Clock::elapsed`] from before the claim was sent: the claim can't have been confirmed earlier.
+    pub(crate) at: Duration,
+    pub(crate) lease: Duration,
 }
 
 impl Attempt {
-    /// Asks, right before the first byte leaves, whether this attempt may still execute (E10). After `Ok` the operation
-    /// counts as sent: only an answer, or proof to the contrary, ends it as anything but unknown.
+    /// Asks, right before the first byte leaves, whether this attempt may still execute (E10): by a clock that runs through
+    /// suspend, less than `lease` has passed since the claim; else the store is asked whether the claim still stands. May
+    /// be called again; calls nothing but the store. Between `Ok` and the byte a process can still be paused: with
+    /// `hold`, nobody else executes meanwhile, so that window costs a wrong `unknown` and never a second execution.
     pub async fn begin(&self) -> Result<(), NotExecuted> {
-        std::future::ready(Ok(())).await
+        fault::point("before_send").await;
+        let since_claim = self.claim.clock.elapsed().saturating_sub(self.claim.at);
+        if since_claim < self.claim.lease || fault::broken("send_after_lease") {
+            return Ok(());
+        }
+        let read = tokio::time::timeout(self.claim.lease, self.claim.store.read(self.id)).await;
+        match read {
+            Ok(Ok(Some(found)))
+                if found.record.token == self.claim.token && found.record.state == State::Processing =>
+            {
+                Ok(())
+            }
+            Ok(Ok(_)) => Err(NotExecuted::because("the claim lapsed before anything was sent")),
+            Ok(Err(_)) | Err(_) => {
+                Err(NotExecuted::because("the claim is older than the lease and the store did not confirm it again"))
+            }
+        }
     }
 }

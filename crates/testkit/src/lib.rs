@@ -1,1 +1,44 @@
-//! What oncekey's tests need: a counting upstream, a TCP fault proxy, process control.
+//! What oncekey's tests and benchmarks are made of: the things around the gateway, each of them real.
+//!
+//! - [`CountingUpstream`]: an HTTP/1.1 server that counts executions per scope and key, and does what the test's own
+//!   request headers tell it to (delay, gate, any body, any framing, a cut).
+//! - [`FaultProxy`]: a TCP proxy that cuts, blackholes or holds back what passes through it.
+//! - [`Process`]: a program under test: its output, its signals, its exit, its memory and CPU time.
+//! - [`Client`] for requests that should work, [`RawClient`] for bytes on the wire.
+//! - [`PythonUpstream`] and [`NodeUpstream`]: a FastAPI and an Express application.
+//!
+//! Everything listens on loopback, on a port that the system chose, and ends when it is dropped. Nothing here waits
+//! without a limit: what a test waits for and doesn't get within [`PATIENCE`] fails with a sentence that says what was
+//! missing. Nothing here judges oncekey either: what is right stands in the tests.
+
+mod apps;
+mod client;
+mod loopback;
+mod process;
+mod proxy;
+mod raw_client;
+mod upstream;
+
+use std::time::Duration;
+
+pub use apps::{AppUpstream, NodeUpstream, PythonUpstream};
+pub use client::{Answer, Call, Client};
+pub use loopback::{free_address, scratch_dir};
+pub use process::{Lines, Memory, Process};
+pub use proxy::{Direction, FaultProxy};
+pub use raw_client::{RawAnswer, RawClient};
+pub use tempfile::TempDir;
+pub use upstream::{Arrival, CountingUpstream, Options, payload};
+
+/// How long anything in this crate waits for an event before it fails the test: longer than any loaded machine needs,
+/// short enough that a hung test is seen.
+pub const PATIENCE: Duration = Duration::from_mins(1);
+
+/// How a TCP connection is ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cut {
+    /// In order: what was written before arrives, then the end of the stream.
+    Fin,
+    /// By a reset (`SO_LINGER` 0): the peer's next read fails.
+    Rst,
+}

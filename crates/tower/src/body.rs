@@ -80,3 +80,10 @@ macro_rules! body {
 
 body!(RequestBody);
 body!(ResponseBody);
+
+impl ResponseBody {
+    /// Whether all of it is in memory.
+    pub(crate) fn is_whole(&self) -> bool {
+        matches!(self.0, Inner::Whole { .. })
+    }
+}

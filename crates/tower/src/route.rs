@@ -110,11 +110,16 @@ impl Routes {
         Ok(())
     }
 
-    /// The route that guards a request, if one does.
-    pub fn find(&self, method: &Method, path: &str) -> Option<&Route> {
+    /// The number of the route that guards a request, if one does.
+    pub(crate) fn find(&self, method: &Method, path: &str) -> Option<usize> {
         let at_path = self.router.at(path).map_or(&[][..], |found| found.value);
-        let candidates = at_path.iter().chain(&self.everywhere);
-        candidates.map(|number| &self.all[*number]).find(|route| route.methods.contains(method))
+        let mut candidates = at_path.iter().chain(&self.everywhere).copied();
+        candidates.find(|number| self.all[*number].methods.contains(method))
+    }
+
+    /// A route by the number that [`Routes::find`] gave.
+    pub(crate) fn get(&self, number: usize) -> &Route {
+        &self.all[number]
     }
 
     /// All routes.

@@ -30,6 +30,14 @@ impl Encoder {
         self.0.update(bytes);
     }
 
+    /// Any number of values.
+    pub(super) fn list(&mut self, values: &[&[u8]]) {
+        self.count(values.len());
+        for value in values {
+            self.bytes(value);
+        }
+    }
+
     /// The digest of all values.
     pub(super) fn finish(self) -> [u8; 32] {
         self.0.finalize().into()

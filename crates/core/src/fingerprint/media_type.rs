@@ -1,7 +1,7 @@
 //! The media type of a request, as far as the fingerprint knows it (F2): lower case, without its parameters.
 
-use http::HeaderMap;
 use http::header::CONTENT_TYPE;
+use http::{HeaderMap, HeaderValue};
 
 /// What `Content-Type` says.
 pub(super) enum MediaType<'a> {
@@ -16,7 +16,7 @@ pub(super) enum MediaType<'a> {
 
 impl<'a> MediaType<'a> {
     pub(super) fn of(headers: &'a HeaderMap) -> Self {
-        let lines: Vec<_> = headers.get_all(CONTENT_TYPE).iter().map(http::HeaderValue::as_bytes).collect();
+        let lines: Vec<_> = headers.get_all(CONTENT_TYPE).iter().map(HeaderValue::as_bytes).collect();
         match lines.as_slice() {
             [] => Self::Absent,
             [line] => Self::One(essence(line)),

@@ -1,5 +1,7 @@
 //! What oncekey-core promises its callers, through its public API only.
 
+#![expect(clippy::unwrap_used, reason = "a test's helper panics like the test itself")]
+
 mod fingerprint;
 mod key;
 mod problem;

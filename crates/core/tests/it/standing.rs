@@ -29,8 +29,8 @@ fn record(state: State, expires: Option<i64>) -> Record {
         fingerprint: Fingerprint::from_parts([3; 32], Recipe::default()),
         origin: Origin { route: "*".to_owned(), method: "POST".to_owned(), path: "/orders".to_owned() },
         lifetimes: Lifetimes {
-            run: Duration::from_micros(1_000),
-            ttl: Duration::from_micros(2_000),
+            run: Duration::from_millis(1),
+            ttl: Duration::from_millis(2),
             unknown_ttl: Duration::from_micros(UNKNOWN_TTL),
         },
         times: Times { created: at(0), started: at(0), ended: None, deadline: at(DEADLINE), expires: expires.map(at) },

@@ -129,7 +129,6 @@ fn render_string(text: &str, choices: &mut Choices) -> String {
         match (choices.below(3), short) {
             (0, Some((_, letter))) => rendered.extend(['\\', letter]),
             (1, _) if !must_escape => rendered.push(character),
-            (2, _) | (_, None) if !must_escape => rendered.push(character),
             _ => {
                 for unit in character.encode_utf16(&mut [0; 2]) {
                     let digits = format!("{unit:04x}");

@@ -1,0 +1,210 @@
+//! The command line: its names, and nothing of what the commands do. Wrong usage exits 64.
+
+mod records;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::error::ErrorKind;
+use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
+
+pub(crate) use records::RecordsCommand;
+
+use crate::settings::{Environment, Flag, Purpose, Sources};
+
+/// Makes HTTP APIs execute each operation once.
+#[derive(Debug, Parser)]
+#[command(name = "oncekey", version, propagate_version = true)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    pub(crate) logging: LoggingArguments,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// How the program talks, on stderr.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct LoggingArguments {
+    /// How logs are written [default: text on a terminal, json otherwise]
+    #[arg(long, global = true, value_enum, value_name = "FORMAT")]
+    pub(crate) log_format: Option<LogFormat>,
+    /// What is logged; beats RUST_LOG [default: info]
+    #[arg(long, global = true, value_enum, value_name = "LEVEL")]
+    pub(crate) log_level: Option<LogLevel>,
+}
+
+/// How logs are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LogFormat {
+    Text,
+    Json,
+}
+
+/// The least that is logged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LogLevel {
+    Off,
+    Error,
+    Warn,
+    Info,
+    Debug,
+    Trace,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run the gateway in front of an API
+    Serve(ServeArguments),
+    /// Show the whole thing on this machine: an orders API with the gateway in front of it
+    Demo,
+    /// Check a configuration and print the effective one, with where each value came from
+    CheckConfig {
+        /// The configuration file; without one, the environment and the built-in values are shown
+        file: Option<PathBuf>,
+    },
+    /// Create the store's schema or upgrade it
+    Migrate(StoreArguments),
+    /// Look at records and put them right
+    #[command(subcommand)]
+    Records(RecordsCommand),
+    /// Delete expired records now
+    Sweep(ReportArguments),
+    /// Count records and bytes
+    Stats(ReportArguments),
+}
+
+/// What `serve` takes. The texts are judged together with the file and the environment.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct ServeArguments {
+    /// The configuration file (TOML)
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Where to listen
+    #[arg(long, value_name = "ADDR")]
+    listen: Option<String>,
+    /// The API behind the gateway
+    #[arg(long, value_name = "URL")]
+    upstream: Option<String>,
+    /// What keeps the records
+    #[arg(long, value_name = "URL")]
+    store: Option<String>,
+    /// A fast store in front of it
+    #[arg(long, value_name = "URL")]
+    fast: Option<String>,
+    /// Where health, metrics and the admin API listen
+    #[arg(long, value_name = "ADDR")]
+    admin: Option<String>,
+    /// Which problems clients see
+    #[arg(long, value_name = "NAME")]
+    profile: Option<String>,
+}
+
+impl ServeArguments {
+    /// Where the settings of `serve` come from.
+    pub(crate) fn sources(self, environment: Environment) -> Sources {
+        let flags = [
+            ("--listen", "listen", self.listen),
+            ("--upstream", "upstream", self.upstream),
+            ("--store", "store", self.store),
+            ("--fast", "fast", self.fast),
+            ("--admin", "admin.listen", self.admin),
+            ("--profile", "profile", self.profile),
+        ];
+        Sources { file: self.config, flags: given(flags), environment, purpose: Purpose::Serve }
+    }
+}
+
+/// Which store a command works on. `ONCEKEY_STORE` names one too.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct StoreArguments {
+    /// The store
+    #[arg(long, value_name = "URL")]
+    store: Option<String>,
+    /// The configuration file that names it
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// The namespace whose records are meant
+    #[arg(long, value_name = "NAME")]
+    namespace: Option<String>,
+}
+
+impl StoreArguments {
+    /// Where the settings of a command on the store come from.
+    pub(crate) fn sources(self, environment: Environment) -> Sources {
+        let flags = [("--store", "store", self.store), ("--namespace", "namespace", self.namespace)];
+        Sources { file: self.config, flags: given(flags), environment, purpose: Purpose::Operate }
+    }
+}
+
+fn given<const N: usize>(flags: [(&'static str, &'static str, Option<String>); N]) -> Vec<Flag> {
+    let flag = |(name, setting, text): (_, _, Option<String>)| Some(Flag { name, setting, text: text? });
+    flags.into_iter().filter_map(flag).collect()
+}
+
+/// A command that works on the store and reports figures.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct ReportArguments {
+    #[command(flatten)]
+    pub(crate) store: StoreArguments,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+impl Arguments {
+    /// Reads a command line. The error also stands for `--help` and `--version`; [`clap::Error::use_stderr`] tells them
+    /// from wrong usage.
+    pub(crate) fn read(line: impl IntoIterator<Item = OsString>) -> Result<Self, clap::Error> {
+        let arguments = Self::try_parse_from(line)?;
+        if let Command::Records(records) = &arguments.command {
+            let wrong = |text| Self::command().error(ErrorKind::ArgumentConflict, text);
+            records.check().map_err(wrong)?;
+        }
+        Ok(arguments)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::load;
+
+    fn read(line: &str) -> Result<Arguments, clap::Error> {
+        Arguments::read(line.split(' ').map(OsString::from))
+    }
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn every_flag_of_serve_sets_a_setting() {
+        let line = "oncekey serve --listen 127.0.0.1:1 --upstream http://h:2 --store memory: --admin 127.0.0.1:3 \
+                    --profile default";
+        let Command::Serve(serve) = read(line).expect("usage").command else { panic!("not serve") };
+        let config = load(&serve.sources(Environment::default())).expect("right").config;
+        assert_eq!(config.listen.to_string(), "127.0.0.1:1");
+        assert_eq!(config.upstream.url.to_string(), "http://h:2");
+        assert_eq!(config.store.url.to_string(), "memory:");
+        assert_eq!(config.admin.listen.to_string(), "127.0.0.1:3");
+    }
+
+    #[test]
+    fn a_flag_of_a_later_version_is_refused_by_its_name() {
+        let Command::Serve(serve) = read("oncekey serve --fast redis://h").expect("usage").command else {
+            panic!("not serve")
+        };
+        let refused = load(&serve.sources(Environment::default())).expect_err("not built");
+        assert_eq!(refused.to_string(), "flag --fast: fast: not in this version");
+    }
+
+    #[test]
+    fn the_commands_on_a_store_take_its_options() {
+        let options = "--store memory: --namespace pay";
+        for command in ["migrate", "sweep", "stats", "records list", "records purge --state unknown"] {
+            assert!(read(&format!("oncekey {command} {options}")).is_ok(), "{command}");
+        }
+    }
+}

@@ -1,0 +1,21 @@
+//! `oncekey check-config`: whether `serve` would take a configuration, and what it would run on.
+
+use std::path::PathBuf;
+
+use crate::exit::Failure;
+use crate::output;
+use crate::settings::{Environment, Purpose, Sources, load};
+
+/// Prints the effective configuration on stdout, its warnings on stderr. A secret that isn't there is a warning here: a
+/// configuration is often checked where its secrets are not.
+pub(crate) fn run(file: Option<PathBuf>, environment: Environment) -> Result<(), Failure> {
+    let sources = Sources { file, flags: Vec::new(), environment, purpose: Purpose::Serve };
+    let loaded = load(&sources).map_err(Failure::usage)?;
+    for warning in &loaded.warnings {
+        eprintln!("warning: {warning}");
+    }
+    if let Err(refused) = loaded.admin_token(&sources.environment) {
+        eprintln!("warning: {refused}; `serve` needs it");
+    }
+    output::print(&loaded.show())
+}

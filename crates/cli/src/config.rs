@@ -1,0 +1,112 @@
+//! The configuration as the program uses it: plain values, all of them right. How it comes about is the matter of
+//! [`crate::settings`].
+
+mod build;
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use oncekey_core::{Namespace, PromiseClass};
+use oncekey_tower::Route;
+
+use crate::settings::{SecretRef, StoreUrl, Upstream};
+
+/// What `oncekey` runs on.
+#[derive(Clone, Debug)]
+pub(crate) struct Config {
+    /// Where the gateway listens.
+    pub(crate) listen: SocketAddr,
+    /// The proxied API.
+    pub(crate) upstream: UpstreamConfig,
+    /// The admin listener.
+    pub(crate) admin: AdminConfig,
+    /// What keeps the records.
+    pub(crate) store: StoreConfig,
+    /// Sweeping (D5).
+    pub(crate) sweep: SweepConfig,
+    /// Bounds of this node (W3).
+    pub(crate) limits: Limits,
+    /// What happens after SIGTERM (D4).
+    pub(crate) drain: Drain,
+    /// The guarded routes; at least one.
+    pub(crate) routes: Vec<GuardedRoute>,
+}
+
+/// The proxied API, and how it is reached.
+#[derive(Clone, Debug)]
+pub(crate) struct UpstreamConfig {
+    /// Where it is.
+    pub(crate) url: Upstream,
+    /// A keyed request takes a pooled connection only if that was idle for less (E12).
+    pub(crate) idle: Duration,
+    /// How long connecting may take for requests that no route guards; a guarded one has its route's.
+    pub(crate) connect_timeout: Duration,
+}
+
+/// The admin listener.
+#[derive(Clone, Debug)]
+pub(crate) struct AdminConfig {
+    /// Where it listens.
+    pub(crate) listen: SocketAddr,
+    /// Where its token is kept; `None`: no token.
+    pub(crate) token: Option<SecretRef>,
+}
+
+/// The store, and how long things may take there.
+#[derive(Clone, Debug)]
+pub(crate) struct StoreConfig {
+    /// Which one.
+    pub(crate) url: StoreUrl,
+    /// Part of every record's identity (S5).
+    pub(crate) namespace: Namespace,
+    /// How long a silent node counts as alive (E4).
+    pub(crate) lease: Duration,
+    /// How long the store may take over a claim (D1).
+    pub(crate) timeout: Duration,
+    /// How long to wait for the store at start.
+    pub(crate) start_timeout: Duration,
+    /// Whether `serve` upgrades the schema.
+    pub(crate) auto_migrate: bool,
+    /// How long to keep trying to record an outcome (D3).
+    pub(crate) record_retry: Duration,
+    /// How long a completed record may be replayed from memory (R8).
+    pub(crate) cache_for: Duration,
+}
+
+/// Sweeping.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SweepConfig {
+    /// How often.
+    pub(crate) every: Duration,
+    /// How many records a step deletes at most.
+    pub(crate) batch: u32,
+}
+
+/// Bounds of this node.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// Keyed requests that execute at a time.
+    pub(crate) inflight: usize,
+    /// Bytes of bodies in memory.
+    pub(crate) buffered: u64,
+    /// Duplicates that wait, all keys together.
+    pub(crate) waiters: usize,
+}
+
+/// Draining.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Drain {
+    /// How long to go on accepting.
+    pub(crate) delay: Duration,
+    /// How long executions may finish after that.
+    pub(crate) limit: Duration,
+}
+
+/// A route, and the least that it wants promised.
+#[derive(Clone, Debug)]
+pub(crate) struct GuardedRoute {
+    /// What is guarded, and how.
+    pub(crate) route: Route,
+    /// Refuse to start on less (G2).
+    pub(crate) require: Option<PromiseClass>,
+}

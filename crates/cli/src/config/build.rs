@@ -1,0 +1,145 @@
+//! Builds a [`Config`] out of what was stated. Each value suits its setting by now; what can still be wrong is how routes
+//! stand beside each other.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use oncekey_core::policy::{Policy, Recording, Timing};
+use oncekey_core::{KeyFormat, PromiseClass, Recipe};
+use oncekey_tower::{Guard, Route, Routes};
+
+use super::{AdminConfig, Config, Drain, GuardedRoute, Limits, StoreConfig, SweepConfig, UpstreamConfig};
+use crate::settings::{Layer, Remark, Stated, StatedRoute, Value, Values, built_in_route};
+
+impl Config {
+    /// The configuration that was stated, or what is wrong with its routes.
+    pub(crate) fn build(stated: &Stated) -> Result<Self, Remark> {
+        let top = Values::new([&stated.top]);
+        let defaults = Values::new([&stated.defaults]);
+        Ok(Self {
+            listen: top.address("listen"),
+            upstream: UpstreamConfig {
+                url: top.upstream("upstream"),
+                idle: top.duration("upstream_idle"),
+                connect_timeout: defaults.duration("connect_timeout"),
+            },
+            admin: AdminConfig { listen: top.address("admin.listen"), token: top.secret("admin.token") },
+            store: store(&top),
+            sweep: SweepConfig { every: top.duration("sweep.every"), batch: narrowed(top.count("sweep.batch")) },
+            limits: Limits {
+                inflight: narrowed(top.count("max_inflight")),
+                buffered: top.count("max_buffered"),
+                waiters: narrowed(top.count("max_waiters_all")),
+            },
+            drain: Drain { delay: top.duration("drain_delay"), limit: top.duration("drain") },
+            routes: routes(stated)?,
+        })
+    }
+}
+
+fn store(top: &Values<'_>) -> StoreConfig {
+    StoreConfig {
+        url: top.store("store"),
+        namespace: top.namespace("namespace"),
+        lease: top.duration("lease"),
+        timeout: top.duration("store_timeout"),
+        start_timeout: top.duration("start_timeout"),
+        auto_migrate: top.flag("auto_migrate"),
+        record_retry: top.duration("record_retry"),
+        cache_for: top.duration("cache_for"),
+    }
+}
+
+/// A count whose bounds in the table fit the narrower type.
+fn narrowed<T: TryFrom<u64>>(count: u64) -> T {
+    T::try_from(count).ok().expect("the table bounds every count far below u32::MAX")
+}
+
+/// The routes, checked against each other. Without any, there is one that guards every path.
+fn routes(stated: &Stated) -> Result<Vec<GuardedRoute>, Remark> {
+    let bare = built_in_route();
+    let route = |own: &Layer| guarded(&Values::new([own, &stated.defaults, &bare]));
+    if stated.routes.is_empty() {
+        return Ok(vec![route(&BTreeMap::new())]);
+    }
+    let all: Vec<_> = stated.routes.iter().map(|stated| route(&stated.own)).collect();
+    check(&all, &stated.routes)?;
+    Ok(all)
+}
+
+/// The router refuses all routes together; the first one with which it does is the one to point at.
+fn check(all: &[GuardedRoute], stated: &[StatedRoute]) -> Result<(), Remark> {
+    let upto = |count: usize| Routes::new(all[..count].iter().map(|guarded| guarded.route.clone()).collect());
+    if upto(all.len()).is_ok() {
+        return Ok(());
+    }
+    for (index, route) in stated.iter().enumerate() {
+        if let Err(error) = upto(index + 1) {
+            let at = route.own.get("path").or_else(|| route.own.get("methods"));
+            let place = at.map_or(&route.place, |assigned| &assigned.place);
+            return Err(Remark::new(place, "route", error.to_string()));
+        }
+    }
+    Ok(())
+}
+
+fn guarded(values: &Values<'_>) -> GuardedRoute {
+    let path = values.optional("path").map(|value| match value {
+        Value::Text(path) => path.clone(),
+        other => unreachable!("the table makes `path` a text, not {other:?}"),
+    });
+    let policy = Policy {
+        route: path.clone().unwrap_or_else(|| "*".to_owned()),
+        timing: timing(values),
+        recording: recording(values),
+        max_waiters: narrowed(values.count("max_waiters")),
+    };
+    let route = Route { methods: values.methods("methods"), path, guard: guard(values), policy: Arc::new(policy) };
+    GuardedRoute { route, require: require(values) }
+}
+
+fn guard(values: &Values<'_>) -> Guard {
+    Guard {
+        key_required: values.word("key") == "required",
+        key_header: values.header("key_header"),
+        key_format: match values.word("key_format") {
+            "uuid" => KeyFormat::Uuid,
+            "uuid4" => KeyFormat::Uuid4,
+            _ => KeyFormat::Any,
+        },
+        scope: values.scope("scope"),
+        recipe: Recipe::new(&values.headers("fingerprint.headers")).expect("the kind asks Recipe about each header"),
+        max_request: values.count("max_request"),
+    }
+}
+
+fn timing(values: &Values<'_>) -> Timing {
+    Timing {
+        ttl: values.duration("ttl"),
+        unknown_ttl: values.duration("unknown_ttl"),
+        wait: values.duration("wait"),
+        retry_after: values.duration("retry_after"),
+        answer_timeout: values.duration("answer_timeout"),
+        upstream_timeout: values.duration("upstream_timeout"),
+        connect_timeout: values.duration("connect_timeout"),
+        record_timeout: values.duration("record_timeout"),
+    }
+}
+
+fn recording(values: &Values<'_>) -> Recording {
+    Recording {
+        retry_status: values.statuses("retry_status"),
+        unknown_status: values.statuses("unknown_status"),
+        max_response: values.count("max_response"),
+        stream: values.flag("stream"),
+        store_set_cookie: values.flag("store_set_cookie"),
+        drop_headers: values.headers("drop_headers"),
+    }
+}
+
+fn require(values: &Values<'_>) -> Option<PromiseClass> {
+    values.optional("require").map(|value| match value {
+        Value::Word(word) => word.parse().expect("the table lists the names of the classes"),
+        other => unreachable!("the table makes `require` a word, not {other:?}"),
+    })
+}

@@ -1,0 +1,3 @@
+//! What `oncekey demo` shows: an orders API that knows nothing of idempotency.
+
+pub(crate) mod orders;

@@ -1,0 +1,117 @@
+//! One request on a connection: admitted, served, and answered so that the connection is clean or closes (H3).
+
+use std::convert::Infallible;
+use std::error::Error;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::header::{CONNECTION, EXPECT, HeaderValue};
+use http::{Method, Request, Response, StatusCode, Version};
+use http_body::Body;
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+use oncekey_engine::NotExecuted;
+use oncekey_tower::{BodyError, ResponseBody};
+use tower::{Service, ServiceExt};
+
+use super::line::{Line, Unread};
+use super::{ClientAddress, ClientBody, admission, refusal};
+
+/// Most of an unread body that is read on for the connection's sake, in bytes; past it closing is cheaper.
+const DRAINED: u64 = 64 * 1024;
+
+/// How long that may hold the answer back.
+const DRAIN_TIME: Duration = Duration::from_secs(1);
+
+pub(super) async fn answer<S>(
+    mut request: Request<Incoming>,
+    service: S,
+    client: ClientAddress,
+    line: Arc<Line>,
+) -> Result<Response<ResponseBody>, Infallible>
+where
+    S: Service<Request<ClientBody>, Response = Response<ResponseBody>>,
+    S::Error: Into<BodyError>,
+{
+    let version = request.version();
+    if let Err(wrong) = admission::admit(&mut request) {
+        line.linger();
+        return Ok(finish(refusal::request_invalid(wrong), version, true));
+    }
+    let awaits_continue = request.headers().contains_key(EXPECT);
+    let safe = [Method::GET, Method::HEAD, Method::OPTIONS, Method::TRACE].contains(request.method());
+    let head = request.method() == Method::HEAD;
+    let mut request = request.map(|incoming| ClientBody::new(incoming, &line));
+    let has_body = !request.body().is_end_stream();
+    request.extensions_mut().insert(client);
+
+    let served = service.oneshot(request).await;
+    let broken = has_body && line.body_is_broken();
+    let response = served.unwrap_or_else(|error| problem(&*error.into(), broken, safe));
+    if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+        line.become_tunnel();
+        return Ok(response);
+    }
+    let close = has_body && (broken || !settled(line.settle(), awaits_continue).await);
+    if close {
+        line.linger();
+    }
+    if version == Version::HTTP_10 && !head && response.body().size_hint().exact().is_none() {
+        line.end_with_connection();
+        return Ok(finish(response, version, true));
+    }
+    Ok(finish(response, version, close))
+}
+
+/// Leaves the version to hyper, which knows the client's. `close` ends the connection after the answer: an answer in 1.0
+/// does that by itself, and for a 1.0 client hyper would put `keep-alive` beside our `close`.
+fn finish(mut response: Response<ResponseBody>, version: Version, close: bool) -> Response<ResponseBody> {
+    *response.version_mut() = Version::HTTP_11;
+    if close && version == Version::HTTP_10 {
+        *response.version_mut() = Version::HTTP_10;
+    } else if close {
+        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    }
+    response
+}
+
+/// Reads on what the service left of a body. False if the connection can't be used again.
+async fn settled(unread: Option<Unread>, awaits_continue: bool) -> bool {
+    let Some(Unread { mut body, begun }) = unread else { return true };
+    // Reading would now send the 100 that the client waits for, and with it the body that nobody wants.
+    if (awaits_continue && !begun) || body.size_hint().lower() > DRAINED {
+        return false;
+    }
+    let rest = async {
+        let mut read = 0;
+        while let Some(frame) = body.frame().await {
+            let Ok(frame) = frame else { return false };
+            read += frame.data_ref().map_or(0, |data| data.len() as u64);
+            if read > DRAINED {
+                return false;
+            }
+        }
+        true
+    };
+    tokio::time::timeout(DRAIN_TIME, rest).await.unwrap_or(false)
+}
+
+/// What an error of the service becomes. Only traffic that is not keyed comes here: the layer answers for keyed requests.
+fn problem(error: &(dyn Error + 'static), body_broken: bool, safe: bool) -> Response<ResponseBody> {
+    if body_broken {
+        return refusal::request_invalid("the body broke off or broke its framing");
+    }
+    let proven = proves_not_executed(error);
+    let causes: Vec<String> = causes(error).map(ToString::to_string).collect();
+    tracing::debug!(error = causes.join(": "), proven, "no answer from the upstream");
+    if proven || safe { refusal::upstream_unreachable() } else { refusal::outcome_unknown() }
+}
+
+fn proves_not_executed(error: &(dyn Error + 'static)) -> bool {
+    causes(error).any(<dyn Error>::is::<NotExecuted>)
+}
+
+/// An error, its cause, the cause of that, and so on.
+fn causes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
+    std::iter::successors(Some(error), |&error| error.source())
+}

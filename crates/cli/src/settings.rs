@@ -1,0 +1,119 @@
+//! Settings: from the file, the environment and flags to a [`Config`], with the origin of every value. Flags beat the
+//! environment, the environment beats the file, the file beats what is built in.
+//!
+//! Owns: which settings exist ([`table`]), what they take ([`kind`]), what is refused and how that reads. Everything that
+//! is wrong is reported at once. Leaves to others: what a setting does.
+
+mod address;
+mod checks;
+mod environment;
+mod file;
+mod kind;
+mod outside;
+mod place;
+mod quantity;
+mod show;
+mod stated;
+mod suggestion;
+mod table;
+#[cfg(test)]
+mod tests;
+mod value;
+mod values;
+mod written;
+
+use std::path::PathBuf;
+
+pub(crate) use address::{Secret, SecretRef, StoreUrl, Upstream};
+pub(crate) use environment::Environment;
+pub(crate) use outside::Flag;
+pub(crate) use place::{Refused, Remark};
+pub(crate) use quantity::duration as parse_duration;
+pub(crate) use stated::{Layer, Stated, StatedRoute};
+pub(crate) use value::Value;
+pub(crate) use values::Values;
+
+use crate::config::Config;
+
+/// Where settings come from.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Sources {
+    /// The configuration file; none is looked for if none is named.
+    pub(crate) file: Option<PathBuf>,
+    /// Flags that set settings.
+    pub(crate) flags: Vec<Flag>,
+    /// The environment.
+    pub(crate) environment: Environment,
+    /// What the configuration is for.
+    pub(crate) purpose: Purpose,
+}
+
+/// What a configuration is for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// To serve: combinations that can't be served are refused.
+    #[default]
+    Serve,
+    /// To work on the store by hand: only that each value is right counts.
+    Operate,
+}
+
+/// A configuration that is right.
+#[derive(Clone, Debug)]
+pub(crate) struct Loaded {
+    /// What the program runs on.
+    pub(crate) config: Config,
+    /// What is doubtful about it.
+    pub(crate) warnings: Vec<Remark>,
+    stated: Stated,
+}
+
+impl Loaded {
+    /// The effective configuration as TOML, each line with its value's origin. Holds no secret.
+    pub(crate) fn show(&self) -> String {
+        show::show(&self.stated)
+    }
+
+    /// Reads the admin API's token from where it is kept; `None` if none is configured.
+    pub(crate) fn admin_token(&self, environment: &Environment) -> Result<Option<Secret>, Refused> {
+        let Some(kept) = &self.config.admin.token else { return Ok(None) };
+        let place = Values::new([&self.stated.top]).place("admin.token");
+        let refused = |what: String| Refused(vec![Remark::new(place, "admin.token", what)]);
+        kept.read(environment).map(Some).map_err(refused)
+    }
+}
+
+/// Reads all sources. Reads the file, blocking; safe to repeat.
+pub(crate) fn load(sources: &Sources) -> Result<Loaded, Refused> {
+    let Some(path) = &sources.file else { return resolve(None, sources) };
+    let text = file::read(path).map_err(|remark| Refused(vec![remark]))?;
+    resolve(Some((&path.display().to_string(), &text)), sources)
+}
+
+/// Puts the sources on top of each other. `file` is the file's name and text.
+fn resolve(file: Option<(&str, &str)>, sources: &Sources) -> Result<Loaded, Refused> {
+    let mut stated = Stated::built_in();
+    let mut refused = file.map(|(name, text)| file::apply(name, text, &mut stated)).unwrap_or_default();
+    refused.extend(outside::apply_environment(&sources.environment, &mut stated));
+    refused.extend(outside::apply_flags(&sources.flags, &mut stated));
+    let (strangers, mut warnings) = outside::strangers(&sources.environment, &stated);
+    refused.extend(strangers);
+    accept(refused)?;
+    let config = Config::build(&stated).map_err(|remark| Refused(vec![remark]))?;
+    if sources.purpose == Purpose::Serve {
+        let findings = checks::check(&config, &stated, &sources.environment);
+        accept(findings.refused)?;
+        warnings.extend(findings.warned);
+    }
+    Ok(Loaded { config, warnings, stated })
+}
+
+fn accept(refused: Vec<Remark>) -> Result<(), Refused> {
+    if refused.is_empty() { Ok(()) } else { Err(Refused(refused)) }
+}
+
+/// What a route has that says nothing itself, beside the defaults: the settings that only routes have.
+pub(crate) fn built_in_route() -> Layer {
+    let of_route = table::SETTINGS.iter().filter(|setting| setting.level == table::Level::OneRoute);
+    of_route.filter_map(|setting| Some((setting.name, stated::built_in(setting)?))).collect()
+}

@@ -1,0 +1,179 @@
+//! Judgements about values that are right one by one: combinations that can't work are refused, doubtful ones warned
+//! about.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use oncekey_core::ScopeSource;
+
+use super::address::StoreUrl;
+use super::environment::Environment;
+use super::place::Remark;
+use super::stated::{Layer, Stated};
+use super::table::{Level, find};
+use super::values::Values;
+use crate::config::Config;
+
+/// What is wrong, and what is doubtful.
+#[derive(Debug, Default)]
+pub(crate) struct Findings {
+    /// The configuration is refused for these.
+    pub(crate) refused: Vec<Remark>,
+    /// It is used all the same.
+    pub(crate) warned: Vec<Remark>,
+}
+
+/// Judges a configuration that is to be served.
+pub(crate) fn check(config: &Config, stated: &Stated, environment: &Environment) -> Findings {
+    let mut check = Check { config, top: Values::new([&stated.top]), findings: Findings::default() };
+    check.addresses();
+    check.one_host(environment);
+    check.promises();
+    let none = Layer::new();
+    if stated.routes.is_empty() {
+        check.route(&Values::new([&none, &stated.defaults]));
+    }
+    for route in &stated.routes {
+        check.route(&Values::new([&route.own, &stated.defaults]));
+    }
+    // What the defaults say is found once for each route that doesn't say otherwise.
+    let mut findings = check.findings;
+    for remarks in [&mut findings.refused, &mut findings.warned] {
+        remarks.sort();
+        remarks.dedup();
+    }
+    findings
+}
+
+struct Check<'a> {
+    config: &'a Config,
+    top: Values<'a>,
+    findings: Findings,
+}
+
+impl Check<'_> {
+    fn refuse(&mut self, values: &Values<'_>, name: &str, text: impl Into<String>) {
+        self.findings.refused.push(remark(values, name, text));
+    }
+
+    fn warn(&mut self, values: &Values<'_>, name: &str, text: impl Into<String>) {
+        self.findings.warned.push(remark(values, name, text));
+    }
+
+    fn refuse_top(&mut self, name: &str, text: impl Into<String>) {
+        let remark = remark(&self.top, name, text);
+        self.findings.refused.push(remark);
+    }
+
+    fn warn_top(&mut self, name: &str, text: impl Into<String>) {
+        let remark = remark(&self.top, name, text);
+        self.findings.warned.push(remark);
+    }
+
+    fn addresses(&mut self) {
+        let (listen, admin, upstream) = (self.config.listen, &self.config.admin, &self.config.upstream.url);
+        if listen.port() != 0 && listen.port() == admin.listen.port() && meet(listen.ip(), admin.listen.ip()) {
+            self.refuse_top("admin.listen", format!("{} is taken by `listen`", admin.listen));
+        }
+        if itself(listen, upstream.ip(), &upstream.host, upstream.port) {
+            self.refuse_top("upstream", "it is the gateway itself (`listen`), which would call itself for ever");
+        }
+        if admin.token.is_none() && !admin.listen.ip().is_loopback() {
+            self.warn_top(
+                "admin.listen",
+                "without `admin.token`, an address that isn't loopback serves health and metrics only",
+            );
+        }
+    }
+
+    /// G5: an embedded store serves the processes of one host, and a pod may move to another.
+    fn one_host(&mut self, environment: &Environment) {
+        if environment.has("KUBERNETES_SERVICE_HOST") && !self.top.flag("single_node") {
+            let store = &self.config.store.url;
+            let text = format!(
+                "{store} serves the processes of one host, and this is Kubernetes (KUBERNETES_SERVICE_HOST is set); \
+                 allowed: true, which states that one host runs all of them"
+            );
+            self.refuse_top("single_node", text);
+        }
+    }
+
+    fn promises(&mut self) {
+        if self.config.store.url == StoreUrl::Memory {
+            self.warn_top("store", "memory: forgets every record at exit; a retry after a restart executes again");
+        }
+        let longest = self.config.routes.iter().map(|guarded| guarded.route.policy.timing.answer_timeout).max();
+        if longest.is_some_and(|longest| self.config.drain.limit < longest) {
+            self.warn_top("drain", "shorter than `answer_timeout`: a stop may cut off clients that still wait (D4)");
+        }
+    }
+
+    fn route(&mut self, values: &Values<'_>) {
+        self.sizes(values);
+        self.scope(values);
+        self.statuses(values);
+        let (day, ttl) = (Duration::from_hours(24), values.duration("ttl"));
+        if ttl < day {
+            self.warn(values, "ttl", "under 24h: a retry that comes later executes again");
+        } else if ttl > day * 3 {
+            self.warn(values, "ttl", "over 72h: the store grows with it");
+        }
+        if values.duration("wait") > values.duration("answer_timeout") {
+            self.warn(values, "wait", "longer than `answer_timeout`: duplicates wait longer than the first request");
+        }
+    }
+
+    fn sizes(&mut self, values: &Values<'_>) {
+        for name in ["max_request", "max_response"] {
+            if values.count(name) > self.config.limits.buffered {
+                self.refuse(values, name, "larger than `max_buffered`, so that such a body could never be held");
+            }
+        }
+    }
+
+    fn scope(&mut self, values: &Values<'_>) {
+        let scope = values.scope("scope");
+        let from_header = scope.iter().any(|source| matches!(source, ScopeSource::Header(_)));
+        if from_header && !self.config.listen.ip().is_loopback() {
+            let text = "a header is believed as sent, and `listen` isn't loopback: whatever stands in front must set \
+                        or strip it (S4)";
+            self.warn(values, "scope", text);
+        }
+        if scope.contains(&ScopeSource::Authorization) {
+            let text = "`authorization` changes with the token: a retry with a new token is a new operation (S4)";
+            self.warn(values, "scope", text);
+        }
+        if scope.contains(&ScopeSource::Header(values.header("key_header"))) {
+            self.refuse(values, "scope", "the header of the key can't be the scope as well");
+        }
+    }
+
+    fn statuses(&mut self, values: &Values<'_>) {
+        let (retry, unknown) = (values.statuses("retry_status"), values.statuses("unknown_status"));
+        if retry.codes().any(|code| code < 300) {
+            self.warn(values, "retry_status", "holds a success: after it a retry executes again (E8)");
+        }
+        let both: Vec<_> = retry.codes().filter(|code| unknown.contains(*code)).map(|code| code.to_string()).collect();
+        if !both.is_empty() {
+            let text = format!("{} also stands in `unknown_status`, which goes first", both.join(", "));
+            self.warn(values, "retry_status", text);
+        }
+    }
+}
+
+fn remark(values: &Values<'_>, name: &str, text: impl Into<String>) -> Remark {
+    let key = if find(Level::Top, name).is_some() { name.to_owned() } else { format!("route.{name}") };
+    Remark::new(values.place(name), key, text)
+}
+
+/// Whether two listeners on one port would get in each other's way.
+fn meet(one: IpAddr, other: IpAddr) -> bool {
+    one == other || one.is_unspecified() || other.is_unspecified()
+}
+
+/// Whether an upstream is the gateway's own listener, as far as names tell.
+fn itself(listen: SocketAddr, ip: Option<IpAddr>, host: &str, port: u16) -> bool {
+    let local = host.eq_ignore_ascii_case("localhost") || ip.is_some_and(|ip| ip.is_loopback() || ip.is_unspecified());
+    let same = ip == Some(listen.ip()) || (local && (listen.ip().is_loopback() || listen.ip().is_unspecified()));
+    listen.port() == port && same
+}

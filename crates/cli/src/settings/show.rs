@@ -1,0 +1,59 @@
+//! The effective configuration as a file that says the same, each line with its value's origin.
+
+use std::fmt::Write as _;
+
+use super::stated::{Assigned, Layer, Stated};
+use super::table::{Level, SETTINGS, Setting, Since};
+
+/// The configuration as TOML. Secrets are not in it, since settings only name where they are kept.
+pub(crate) fn show(stated: &Stated) -> String {
+    let mut shown = String::new();
+    let sections = ["", "admin", "sweep"];
+    for section in sections {
+        let of_section = |setting: &&Setting| setting.level == Level::Top && section_of(setting) == section;
+        head(&mut shown, section);
+        lines(&mut shown, &stated.top, SETTINGS.iter().filter(of_section));
+    }
+    head(&mut shown, "defaults");
+    lines(&mut shown, &stated.defaults, SETTINGS.iter().filter(|setting| setting.level == Level::Route));
+    for route in &stated.routes {
+        let _ = writeln!(shown, "\n[[route]]  # {}", route.place.origin());
+        let own = SETTINGS.iter().filter(|setting| route.own.contains_key(setting.name));
+        lines(&mut shown, &route.own, own);
+    }
+    if stated.routes.is_empty() {
+        shown.push_str("\n# no [[route]]: POST, PUT, PATCH and DELETE are guarded on every path\n");
+    }
+    shown
+}
+
+fn section_of(setting: &Setting) -> &'static str {
+    setting.name.split_once('.').map_or("", |(section, _)| section)
+}
+
+fn head(shown: &mut String, section: &str) {
+    if !section.is_empty() {
+        let _ = writeln!(shown, "\n[{section}]");
+    }
+}
+
+/// One line a setting; where it came from stands in a column of its own, so that it can be read down.
+fn lines<'a>(shown: &mut String, layer: &Layer, settings: impl Iterator<Item = &'a Setting>) {
+    let lines: Vec<_> = settings.filter_map(|setting| line(setting, layer.get(setting.name))).collect();
+    let width = lines.iter().map(|(text, _)| text.chars().count()).max().unwrap_or(0).min(60);
+    for (text, origin) in lines {
+        let _ = writeln!(shown, "{text:width$}  # {origin}");
+    }
+}
+
+fn line(setting: &Setting, assigned: Option<&Assigned>) -> Option<(String, String)> {
+    let name = match setting.level {
+        Level::Top => setting.name.rsplit('.').next().unwrap_or(setting.name),
+        Level::Route | Level::OneRoute => setting.name,
+    };
+    match assigned {
+        Some(assigned) => Some((format!("{name} = {}", assigned.written), assigned.place.origin())),
+        None if setting.since == Since::Now => Some((format!("# {name} is not set"), "default".to_owned())),
+        None => None,
+    }
+}

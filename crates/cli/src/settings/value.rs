@@ -1,0 +1,45 @@
+//! A value once it is known to suit its setting.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use http::{HeaderName, Method};
+use oncekey_core::policy::StatusSet;
+use oncekey_core::{Namespace, ScopeSource};
+
+use super::address::{SecretRef, StoreUrl, Upstream};
+
+/// A value, by what it is for the program.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Value {
+    /// A duration.
+    Duration(Duration),
+    /// A number, of bytes or of anything else.
+    Count(u64),
+    /// True or false.
+    Flag(bool),
+    /// One of the words that the setting allows.
+    Word(&'static str),
+    /// Any other text.
+    Text(String),
+    /// The namespace.
+    Namespace(Namespace),
+    /// Where to listen.
+    Address(SocketAddr),
+    /// The proxied API.
+    Upstream(Upstream),
+    /// Which store.
+    Store(StoreUrl),
+    /// Where a secret is kept.
+    Secret(SecretRef),
+    /// A header's name.
+    Header(HeaderName),
+    /// Names of headers.
+    Headers(Vec<HeaderName>),
+    /// Sources of the scope, in order.
+    Scope(Vec<ScopeSource>),
+    /// Status codes.
+    Statuses(StatusSet),
+    /// Methods.
+    Methods(Vec<Method>),
+}

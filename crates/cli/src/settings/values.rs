@@ -1,0 +1,77 @@
+//! Values by name and type, found in the first of several layers that has them.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use http::{HeaderName, Method};
+use oncekey_core::policy::StatusSet;
+use oncekey_core::{Namespace, ScopeSource};
+
+use super::address::{SecretRef, StoreUrl, Upstream};
+use super::place::Place;
+use super::stated::{Assigned, Layer};
+use super::value::Value;
+
+/// A view on layers, the first one first.
+pub(crate) struct Values<'a>(Vec<&'a Layer>);
+
+impl<'a> Values<'a> {
+    /// A view on these layers.
+    pub(crate) fn new<const N: usize>(layers: [&'a Layer; N]) -> Self {
+        Self(layers.into())
+    }
+
+    fn assigned(&self, name: &str) -> Option<&'a Assigned> {
+        self.0.iter().find_map(|layer| layer.get(name))
+    }
+
+    /// The value of a setting that may have none.
+    pub(crate) fn optional(&self, name: &str) -> Option<&'a Value> {
+        self.assigned(name).map(|assigned| &assigned.value)
+    }
+
+    /// Where a setting's value stands.
+    pub(crate) fn place(&self, name: &str) -> &'a Place {
+        self.assigned(name).map_or(&Place::Default, |assigned| &assigned.place)
+    }
+
+    /// Where a secret is kept, if one is named.
+    pub(crate) fn secret(&self, name: &str) -> Option<SecretRef> {
+        self.optional(name).map(|value| match value {
+            Value::Secret(secret) => secret.clone(),
+            other => unreachable!("the table makes `{name}` a secret, not {other:?}"),
+        })
+    }
+}
+
+macro_rules! getters {
+    ($($getter:ident: $variant:ident -> $type:ty;)*) => {
+        impl Values<'_> {
+            $(
+                #[doc = concat!("The value of a setting that the table gives the kind of `", stringify!($variant), "` and a default.")]
+                pub(crate) fn $getter(&self, name: &str) -> $type {
+                    match self.optional(name) {
+                        Some(Value::$variant(value)) => value.clone(),
+                        other => unreachable!("the table gives `{name}` a default of another kind: {other:?}"),
+                    }
+                }
+            )*
+        }
+    };
+}
+
+getters! {
+    duration: Duration -> Duration;
+    count: Count -> u64;
+    flag: Flag -> bool;
+    word: Word -> &'static str;
+    namespace: Namespace -> Namespace;
+    address: Address -> SocketAddr;
+    upstream: Upstream -> Upstream;
+    store: Store -> StoreUrl;
+    header: Header -> HeaderName;
+    headers: Headers -> Vec<HeaderName>;
+    scope: Scope -> Vec<ScopeSource>;
+    statuses: Statuses -> StatusSet;
+    methods: Methods -> Vec<Method>;
+}

@@ -1,0 +1,172 @@
+//! The proxied API as a tower service, over HTTP/1.1 connections of its own.
+//!
+//! Owns one exchange with the upstream: a connection, the check right before the first byte (E10), the request, the answer's
+//! head and body, and the proof of what was not executed (E6) against what nobody can tell (E7). Leaves deadlines to its
+//! caller, who drops the future, and the meaning of an answer to the engine. It never follows a redirect, never decompresses,
+//! and sends a request again only when hyper hands it back with nothing of it sent.
+
+mod answer;
+mod body;
+mod connect;
+mod outgoing;
+mod pool;
+#[cfg(test)]
+mod tests;
+mod tunnel;
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use http::uri::Authority;
+use http::{HeaderValue, Request, Response};
+use hyper::body::Incoming;
+use oncekey_engine::{Attempt, NotExecuted};
+use oncekey_store::Clock;
+use oncekey_tower::{BodyError, RequestBody};
+
+pub(crate) use self::body::UpstreamBody;
+use self::connect::Connector;
+use self::outgoing::Outgoing;
+use self::pool::{Pool, Sender};
+use crate::drain::Drain;
+use crate::fields::Protected;
+
+/// Where the upstream is, and how its connections are kept.
+#[derive(Clone, Debug)]
+pub(crate) struct UpstreamOptions {
+    /// Host and port; port 80 where none is given. The scheme is http.
+    pub authority: Authority,
+    /// A connection idle for this long isn't used again (E12).
+    pub idle: Duration,
+    /// How long connecting may take for an unguarded request; a keyed one brings its route's (E6).
+    pub connect_timeout: Duration,
+    /// Idle connections kept at most.
+    pub max_idle: usize,
+    /// What `Connection` can't name away (H2): the key and scope fields of all routes.
+    pub protected: Protected,
+}
+
+impl UpstreamOptions {
+    /// The built-in values, for an upstream at `authority`.
+    pub(crate) fn at(authority: Authority) -> Self {
+        Self {
+            authority,
+            idle: Duration::from_secs(1),
+            connect_timeout: Duration::from_secs(5),
+            max_idle: 512,
+            protected: Protected::default(),
+        }
+    }
+}
+
+/// Why there is no answer, or no whole one.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum UpstreamError {
+    /// Nothing of the request was sent; nothing was executed (E6, E10).
+    #[error("the request was not sent to the upstream")]
+    NotSent(#[source] NotExecuted),
+    /// The exchange broke after the first byte may have left: nobody can tell whether it was executed (E7).
+    #[error("the exchange with the upstream broke off")]
+    Broken(#[source] BodyError),
+}
+
+impl UpstreamError {
+    fn broken(cause: impl Into<BodyError>) -> Self {
+        Self::Broken(cause.into())
+    }
+}
+
+/// The upstream. Clones share its connections.
+#[derive(Clone)]
+pub(crate) struct Upstream(Arc<Shared>);
+
+struct Shared {
+    connector: Connector,
+    pool: Arc<Pool>,
+    /// The `Host` of a request that came without one (HTTP/1.0).
+    host: HeaderValue,
+    connect_timeout: Duration,
+    protected: Protected,
+    drain: Drain,
+}
+
+impl Upstream {
+    /// An upstream without connections yet. `clock` tells how long a connection was idle; tunnels run under `drain`.
+    pub(crate) fn new(options: UpstreamOptions, clock: Arc<dyn Clock>, drain: Drain) -> Self {
+        let host = HeaderValue::from_str(options.authority.as_str()).expect("an authority is visible ASCII");
+        Self(Arc::new(Shared {
+            connector: Connector::new(&options.authority),
+            pool: Arc::new(Pool::new(options.idle, options.max_idle, clock)),
+            host,
+            connect_timeout: options.connect_timeout,
+            protected: options.protected,
+            drain,
+        }))
+    }
+}
+
+/// An answer's head is there when it resolves. Dropping it closes the connection: what was sent by then stays sent.
+pub(crate) type Exchange = Pin<Box<dyn Future<Output = Result<Response<UpstreamBody>, UpstreamError>> + Send>>;
+
+impl tower::Service<Request<RequestBody>> for Upstream {
+    type Response = Response<UpstreamBody>;
+    type Error = UpstreamError;
+    type Future = Exchange;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), UpstreamError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<RequestBody>) -> Exchange {
+        let shared = Arc::clone(&self.0);
+        Box::pin(async move { shared.exchange(request).await })
+    }
+}
+
+impl Shared {
+    async fn exchange(&self, request: Request<RequestBody>) -> Result<Response<UpstreamBody>, UpstreamError> {
+        let Outgoing { request, attempt, upgrade } = outgoing::prepare(request, &self.protected, &self.host);
+        let (response, sender) = self.send(request, attempt.as_ref()).await?;
+        answer::receive(response, sender, upgrade, self)
+    }
+
+    /// Sends the request on an idle connection or a new one. Handed back unsent, it goes on a new one, once (E10).
+    async fn send(
+        &self,
+        mut request: Request<RequestBody>,
+        attempt: Option<&Attempt>,
+    ) -> Result<(Response<Incoming>, Sender), UpstreamError> {
+        let mut idle = self.pool.take();
+        for _ in 0..2 {
+            let mut sender = match idle.take() {
+                Some(sender) => sender,
+                None => self.connect(attempt).await.map_err(UpstreamError::NotSent)?,
+            };
+            if let Some(attempt) = attempt
+                && let Err(refused) = attempt.begin().await
+            {
+                self.pool.put(sender);
+                return Err(UpstreamError::NotSent(refused));
+            }
+            let mut failed = match sender.try_send_request(request).await {
+                Ok(response) => return Ok((response, sender)),
+                Err(failed) => failed,
+            };
+            match failed.take_message() {
+                Some(unsent) => request = unsent,
+                None => return Err(UpstreamError::broken(failed.into_error())),
+            }
+        }
+        Err(UpstreamError::NotSent(NotExecuted::because(
+            "the upstream closed each connection before anything was sent",
+        )))
+    }
+
+    async fn connect(&self, attempt: Option<&Attempt>) -> Result<Sender, NotExecuted> {
+        let within = attempt.map_or(self.connect_timeout, |attempt| attempt.policy.timing.connect_timeout);
+        self.connector.connect(within).await
+    }
+}

@@ -1,0 +1,80 @@
+//! An answer as it comes from the upstream: judged by its framing, its hop ended.
+
+use std::sync::Arc;
+
+use http::header::{CONNECTION, CONTENT_LENGTH, HeaderMap, HeaderValue, TRANSFER_ENCODING, UPGRADE};
+use http::{Response, StatusCode, Version};
+use hyper::body::Incoming;
+use hyper::upgrade::OnUpgrade;
+
+use super::body::{Lease, UpstreamBody};
+use super::pool::Sender;
+use super::{Shared, UpstreamError, tunnel};
+use crate::fields;
+
+/// Takes an answer in. `upgrade` is the client's side of the tunnel that was asked for.
+pub(super) fn receive(
+    mut response: Response<Incoming>,
+    sender: Sender,
+    upgrade: Option<OnUpgrade>,
+    shared: &Shared,
+) -> Result<Response<UpstreamBody>, UpstreamError> {
+    let switched = response.status() == StatusCode::SWITCHING_PROTOCOLS;
+    let protocol = response.headers_mut().remove(UPGRADE).filter(|_| switched);
+    let exclusive = reframe(response.headers_mut()).map_err(UpstreamError::broken)?;
+    let version = response.version();
+    fields::end_hop(response.headers_mut(), &shared.protected);
+    fields::add_via(response.headers_mut(), version);
+    *response.version_mut() = Version::HTTP_11;
+    if switched {
+        let client =
+            upgrade.ok_or_else(|| UpstreamError::broken("the upstream changed to a protocol nobody asked for"))?;
+        return Ok(switch(response, protocol, (client, sender), shared));
+    }
+    // An HTTP/1.0 connection isn't kept: hyper would go on in 1.0 and drop the bodies whose size it doesn't know.
+    let reusable = version == Version::HTTP_11 && !exclusive;
+    let lease = reusable.then(|| Lease { sender, pool: Arc::clone(&shared.pool) });
+    Ok(response.map(|incoming| UpstreamBody::new(incoming, lease)))
+}
+
+/// Judges the framing, and leaves at most one plain `Content-Length`. True if the connection must not be used again: with
+/// both framings on one answer, the next would be anyone's.
+fn reframe(headers: &mut HeaderMap) -> Result<bool, &'static str> {
+    let mut codings = headers.get_all(TRANSFER_ENCODING).into_iter();
+    if let Some(coding) = codings.next() {
+        if codings.next().is_some() || !coding.as_bytes().eq_ignore_ascii_case(b"chunked") {
+            return Err("the upstream answered in a transfer coding that wasn't asked for");
+        }
+        return Ok(headers.remove(CONTENT_LENGTH).is_some());
+    }
+    let mut lengths = headers.get_all(CONTENT_LENGTH).into_iter().flat_map(fields::tokens);
+    let Some(first) = lengths.next() else { return Ok(false) };
+    let mut repeated = false;
+    for other in lengths {
+        if other != first {
+            return Err("the upstream answered with two lengths");
+        }
+        repeated = true;
+    }
+    if repeated {
+        let plain = HeaderValue::from_bytes(first).map_err(|_| "the upstream answered with an unreadable length")?;
+        headers.insert(CONTENT_LENGTH, plain);
+    }
+    Ok(false)
+}
+
+/// Starts the tunnel behind a 101. The sender goes with it: dropped now, it might close the connection before the change.
+fn switch(
+    mut response: Response<Incoming>,
+    protocol: Option<HeaderValue>,
+    (client, sender): (OnUpgrade, Sender),
+    shared: &Shared,
+) -> Response<UpstreamBody> {
+    if let Some(protocol) = protocol {
+        response.headers_mut().insert(UPGRADE, protocol);
+    }
+    response.headers_mut().insert(CONNECTION, HeaderValue::from_static("upgrade"));
+    let upstream = hyper::upgrade::on(&mut response);
+    tunnel::open(client, upstream, sender, &shared.drain);
+    response.map(|incoming| UpstreamBody::new(incoming, None))
+}

@@ -1,0 +1,81 @@
+//! New connections to the upstream. Whatever fails here failed before a byte of a request was sent (E6).
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use http::uri::Authority;
+use hyper::client::conn::http1::Builder;
+use hyper_util::rt::TokioIo;
+use oncekey_engine::NotExecuted;
+use tokio::net::TcpStream;
+use tokio::time::{Instant, timeout_at};
+use tokio_util::task::TaskTracker;
+
+use super::pool::Sender;
+
+/// Most that one connection buffers each way, and the longest head of an answer, in bytes.
+const BUFFER: usize = 16 * 1024;
+
+pub(super) struct Connector {
+    host: String,
+    port: u16,
+    http: Builder,
+    tasks: TaskTracker,
+}
+
+impl Connector {
+    pub(super) fn new(authority: &Authority) -> Self {
+        let mut http = Builder::new();
+        http.max_buf_size(BUFFER);
+        Self {
+            host: authority.host().trim_start_matches('[').trim_end_matches(']').to_owned(),
+            port: authority.port_u16().unwrap_or(80),
+            http,
+            tasks: TaskTracker::new(),
+        }
+    }
+
+    /// A connection ready for its first request. The name is resolved anew each time (E12).
+    pub(super) async fn connect(&self, within: Duration) -> Result<Sender, NotExecuted> {
+        let stream = self.reach(Instant::now() + within).await?;
+        // Without it a small request may wait for the acknowledgement of the one before.
+        let _ = stream.set_nodelay(true);
+        let (sender, connection) = self
+            .http
+            .handshake(TokioIo::new(stream))
+            .await
+            .map_err(|error| NotExecuted::because(format!("the connection to the upstream failed: {error}")))?;
+        self.tasks.spawn(async move {
+            // Its errors reach whoever waits for the answer; on an idle connection they concern nobody.
+            let _ = connection.with_upgrades().await;
+        });
+        Ok(sender)
+    }
+
+    /// Tries the name's addresses in turn, each with an equal share of the time left, so that a silent one leaves time for
+    /// the next.
+    async fn reach(&self, deadline: Instant) -> Result<TcpStream, NotExecuted> {
+        let addresses = self.resolve(deadline).await?;
+        let mut last = "its name has no address".to_owned();
+        for (tried, address) in addresses.iter().enumerate() {
+            let left = u32::try_from(addresses.len() - tried).unwrap_or(u32::MAX);
+            let now = Instant::now();
+            let share = deadline.saturating_duration_since(now) / left;
+            last = match timeout_at(now + share, TcpStream::connect(address)).await {
+                Ok(Ok(stream)) => return Ok(stream),
+                Ok(Err(error)) => format!("{address}: {error}"),
+                Err(_) => format!("{address}: no answer in time"),
+            };
+        }
+        Err(NotExecuted::because(format!("the upstream can't be reached: {last}")))
+    }
+
+    async fn resolve(&self, deadline: Instant) -> Result<Vec<SocketAddr>, NotExecuted> {
+        let lookup = tokio::net::lookup_host((self.host.as_str(), self.port));
+        match timeout_at(deadline, lookup).await {
+            Ok(Ok(addresses)) => Ok(addresses.collect()),
+            Ok(Err(error)) => Err(NotExecuted::because(format!("the upstream's name can't be resolved: {error}"))),
+            Err(_) => Err(NotExecuted::because("the upstream's name wasn't resolved in time")),
+        }
+    }
+}

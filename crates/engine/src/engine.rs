@@ -1,0 +1,161 @@
+//! The engine's face: calls come in, and either lead or follow.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use oncekey_core::{Fingerprint, RecordId};
+use oncekey_store::{Clock, Store, StoreError};
+use tokio::sync::oneshot;
+use tokio::time::{Instant, sleep_until, timeout_at};
+
+use crate::flight::{Boarded, Flight, Leading, Phase};
+use crate::lead::Lead;
+use crate::node::Node;
+use crate::{Call, Ended, Settings, fault};
+
+/// Executes calls once. Clones share everything. `A` is what the caller gets who asked first.
+pub struct Engine<A> {
+    node: Arc<Node<A>>,
+}
+
+impl<A> Clone for Engine<A> {
+    fn clone(&self) -> Self {
+        Self { node: Arc::clone(&self.node) }
+    }
+}
+
+/// What following led to.
+enum Followed<A> {
+    Ended(Ended<A>),
+    /// The flight was another request's and is over.
+    Again(Box<Call<A>>),
+}
+
+impl<A: Send + 'static> Engine<A> {
+    /// Makes this process known to the store and starts its heartbeat, sweeping and counting. Must be called within a
+    /// tokio runtime. An error means that nothing runs.
+    pub async fn start(store: Arc<dyn Store>, clock: Arc<dyn Clock>, settings: Settings) -> Result<Self, StoreError> {
+        let node = Node::start(store, clock, settings).await?;
+        Ok(Self { node })
+    }
+
+    /// Executes the call, or answers it from the record of its execution. Dropping the future changes nothing about the
+    /// execution (E3). Bounded by `wait` for a duplicate and by `answer_timeout` for the call that leads.
+    pub async fn run(&self, call: Call<A>) -> Ended<A> {
+        let arrived = Instant::now();
+        let until = arrived + call.policy.timing.wait;
+        let id = call.identity.id();
+        let mut call = call;
+        loop {
+            if let Some(ended) = self.cached(id, &call) {
+                return ended;
+            }
+            match self.node.flights.board(id, &call.fingerprint) {
+                Boarded::Leader(leading) => return self.lead(leading, call, arrived).await,
+                Boarded::Follower(flight) => match self.follow(&flight, call, until).await {
+                    Followed::Ended(ended) => return ended,
+                    Followed::Again(back) => call = *back,
+                },
+            }
+        }
+    }
+
+    /// Forgets what is cached of a record: an operator resolved or purged it (R8).
+    pub fn forget(&self, id: RecordId) {
+        self.node.cache.forget(id);
+    }
+
+    /// Whether the store's clock is in step with this node's elapsed time; while it isn't, nothing expires (E9).
+    pub fn trusts_clock(&self) -> bool {
+        self.node.trusts_clock()
+    }
+
+    /// Waits up to `drain` for what runs, then writes the rest off as unknown, and ends this process's claim to live (D4).
+    /// No call may come in any more. Returns how many executions were cut.
+    pub async fn shutdown(&self, drain: Duration) -> usize {
+        self.node.shutdown(drain).await
+    }
+
+    fn cached(&self, id: RecordId, call: &Call<A>) -> Option<Ended<A>> {
+        let cached = self.node.cache.get(id, self.node.clock.elapsed())?;
+        if !same_operation(call, &cached.fingerprint) {
+            return Some(Ended::Mismatch);
+        }
+        self.node.replays.count(id);
+        Some(Ended::Replayed { response: Arc::clone(&cached.response), waited: false })
+    }
+
+    async fn lead(&self, leading: Leading<A>, call: Call<A>, arrived: Instant) -> Ended<A> {
+        let until = arrived + call.policy.timing.answer_timeout;
+        let (reply, answer) = oneshot::channel();
+        let lead = Lead::new(Arc::clone(&self.node), leading, call, arrived).run(reply);
+        if fault::broken("tie_to_client") {
+            lead.await;
+        } else {
+            self.node.executions.spawn(lead);
+        }
+        match timeout_at(until, answer).await {
+            Ok(Ok(ended)) => ended,
+            // The leader panicked; its claim is being written off.
+            Ok(Err(_)) => Ended::Unknown,
+            Err(_) => Ended::InProgress,
+        }
+    }
+
+    async fn follow(&self, flight: &Arc<Flight<A>>, call: Call<A>, until: Instant) -> Followed<A> {
+        if !same_operation(&call, &flight.fingerprint) {
+            return follow_another(flight, call, until).await;
+        }
+        let id = call.identity.id();
+        let Some(mut waiting) = self.node.flights.wait(flight, call.policy.max_waiters) else {
+            return Followed::Ended(Ended::InProgress);
+        };
+        drop(call); // a waiter holds no body (W3)
+        let mut phase = flight.watch();
+        let mut may_inherit = true;
+        loop {
+            if let Phase::Over(over) = phase.borrow_and_update().clone() {
+                let ended = Ended::from(over);
+                if let Ended::Replayed { .. } = ended {
+                    self.node.replays.count(id);
+                }
+                return Followed::Ended(ended);
+            }
+            tokio::select! {
+                biased;
+                inherited = &mut waiting.inheritance, if may_inherit => match inherited {
+                    Ok(ended) => return Followed::Ended(ended),
+                    Err(_) => may_inherit = false,
+                },
+                // An error means that the flight is gone; then it is over, and the check above sees it.
+                _ = phase.changed() => {}
+                () = sleep_until(until) => return Followed::Ended(Ended::InProgress),
+            }
+        }
+    }
+}
+
+/// Waits, with its body, until it is known whose record it is: the leader's, or nobody's so far.
+async fn follow_another<A>(flight: &Flight<A>, call: Call<A>, until: Instant) -> Followed<A> {
+    let mut phase = flight.watch();
+    loop {
+        match *phase.borrow_and_update() {
+            Phase::Claiming => {}
+            Phase::Running => return Followed::Ended(Ended::Mismatch),
+            Phase::Over(_) => return Followed::Again(Box::new(call)),
+        }
+        match timeout_at(until, phase.changed()).await {
+            Ok(_) => {}
+            Err(_) => return Followed::Ended(Ended::InProgress),
+        }
+    }
+}
+
+/// Whether a call is the operation that `fingerprint` was made of, compared under the recipe of the latter (F9).
+pub(crate) fn same_operation<A>(call: &Call<A>, fingerprint: &Fingerprint) -> bool {
+    if call.fingerprint.recipe() == fingerprint.recipe() {
+        call.fingerprint == *fingerprint
+    } else {
+        (call.refingerprint)(fingerprint.recipe()) == *fingerprint
+    }
+}

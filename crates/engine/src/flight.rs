@@ -1,0 +1,192 @@
+//! The calls of this process for one record, gathered: one leads (asks the store, executes), the others wait for it
+//! without a store connection, a thread or a body (W1, W3).
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use oncekey_core::{Fingerprint, RecordId, RecordedResponse};
+use parking_lot::Mutex;
+use tokio::sync::{oneshot, watch};
+
+use crate::Ended;
+
+/// Where a flight stands.
+#[derive(Clone)]
+pub(crate) enum Phase {
+    /// The leader is asking the store.
+    Claiming,
+    /// The leader's request runs: here, or on another node.
+    Running,
+    /// The flight has ended for everyone in it.
+    Over(Over),
+}
+
+/// What the waiters of a flight get.
+#[derive(Clone)]
+pub(crate) enum Over {
+    /// A recorded response; `waited` is whether it ran while they waited.
+    Recorded {
+        response: Arc<RecordedResponse>,
+        waited: bool,
+    },
+    InProgress,
+    NotExecuted,
+    Unknown,
+    Mismatch,
+    Overloaded,
+    StoreUnavailable,
+    Unreadable,
+}
+
+impl<A> From<Over> for Ended<A> {
+    fn from(over: Over) -> Self {
+        match over {
+            Over::Recorded { response, waited } => Self::Replayed { response, waited },
+            Over::InProgress => Self::InProgress,
+            Over::NotExecuted => Self::NotExecuted,
+            Over::Unknown => Self::Unknown,
+            Over::Mismatch => Self::Mismatch,
+            Over::Overloaded => Self::Overloaded,
+            Over::StoreUnavailable => Self::StoreUnavailable,
+            Over::Unreadable => Self::Unreadable,
+        }
+    }
+}
+
+/// The calls for one record.
+pub(crate) struct Flight<A> {
+    /// The leader's fingerprint.
+    pub(crate) fingerprint: Fingerprint,
+    phase: watch::Sender<Phase>,
+    /// Calls that wait, the leader's own not counted.
+    waiters: AtomicUsize,
+    /// Waiters that may take the claim when nothing was executed (W4), in the order of their arrival.
+    heirs: Mutex<Vec<oneshot::Sender<Ended<A>>>>,
+}
+
+impl<A> Flight<A> {
+    fn new(fingerprint: Fingerprint) -> Self {
+        let (phase, _) = watch::channel(Phase::Claiming);
+        Self { fingerprint, phase, waiters: AtomicUsize::new(0), heirs: Mutex::new(Vec::new()) }
+    }
+
+    pub(crate) fn watch(&self) -> watch::Receiver<Phase> {
+        self.phase.subscribe()
+    }
+
+    pub(crate) fn enter(&self, phase: Phase) {
+        self.phase.send_replace(phase);
+    }
+
+    pub(crate) fn has_waiters(&self) -> bool {
+        self.waiters.load(Ordering::Acquire) > 0
+    }
+
+    /// The longest-waiting caller that is still there; what is sent to it is its answer.
+    pub(crate) fn next_heir(&self) -> Option<oneshot::Sender<Ended<A>>> {
+        let mut heirs = self.heirs.lock();
+        while !heirs.is_empty() {
+            let heir = heirs.remove(0);
+            if !heir.is_closed() {
+                return Some(heir);
+            }
+        }
+        None
+    }
+
+    fn inherit(&self) -> oneshot::Receiver<Ended<A>> {
+        let (sender, receiver) = oneshot::channel();
+        self.heirs.lock().push(sender);
+        receiver
+    }
+}
+
+/// All flights of a process.
+pub(crate) struct Flights<A> {
+    by_id: Mutex<HashMap<RecordId, Arc<Flight<A>>>>,
+    waiters: AtomicUsize,
+    max_waiters: usize,
+}
+
+/// A place in a flight.
+pub(crate) enum Boarded<A> {
+    /// There was none: the caller leads a new one.
+    Leader(Leading<A>),
+    /// There is one.
+    Follower(Arc<Flight<A>>),
+}
+
+impl<A> Flights<A> {
+    pub(crate) fn new(max_waiters: usize) -> Arc<Self> {
+        Arc::new(Self { by_id: Mutex::new(HashMap::new()), waiters: AtomicUsize::new(0), max_waiters })
+    }
+
+    /// Joins the flight of a record, or begins it.
+    pub(crate) fn board(self: &Arc<Self>, id: RecordId, fingerprint: &Fingerprint) -> Boarded<A> {
+        match self.by_id.lock().entry(id) {
+            Entry::Occupied(flight) => Boarded::Follower(Arc::clone(flight.get())),
+            Entry::Vacant(place) => {
+                let flight = Arc::clone(place.insert(Arc::new(Flight::new(fingerprint.clone()))));
+                Boarded::Leader(Leading { flights: Arc::clone(self), id, flight, over: None })
+            }
+        }
+    }
+
+    /// Takes a waiter's place, if there is one left under both bounds (W3).
+    pub(crate) fn wait(self: &Arc<Self>, flight: &Arc<Flight<A>>, max_per_key: usize) -> Option<Waiting<A>> {
+        let count = |counter: &AtomicUsize, max: usize| {
+            let taken = counter.fetch_update(Ordering::AcqRel, Ordering::Acquire, |now| (now < max).then_some(now + 1));
+            taken.is_ok()
+        };
+        if !count(&self.waiters, self.max_waiters) {
+            return None;
+        }
+        if !count(&flight.waiters, max_per_key) {
+            self.waiters.fetch_sub(1, Ordering::AcqRel);
+            return None;
+        }
+        let inheritance = flight.inherit();
+        Some(Waiting { flights: Arc::clone(self), flight: Arc::clone(flight), inheritance })
+    }
+}
+
+/// The leader's hold on its flight. Dropping it ends the flight, so that no waiter is ever left behind.
+pub(crate) struct Leading<A> {
+    flights: Arc<Flights<A>>,
+    pub(crate) id: RecordId,
+    pub(crate) flight: Arc<Flight<A>>,
+    over: Option<Over>,
+}
+
+impl<A> Leading<A> {
+    /// Ends the flight with what its waiters get.
+    pub(crate) fn end(mut self, over: Over) {
+        self.over = Some(over);
+    }
+}
+
+impl<A> Drop for Leading<A> {
+    fn drop(&mut self) {
+        // Out of the map first: whoever comes now asks the store, which knows the outcome already.
+        self.flights.by_id.lock().remove(&self.id);
+        // Dropped without an outcome, the leader panicked or was cut off; its claim is being written off as unknown.
+        self.flight.enter(Phase::Over(self.over.take().unwrap_or(Over::Unknown)));
+    }
+}
+
+/// A waiter's place in a flight, given back when dropped.
+pub(crate) struct Waiting<A> {
+    flights: Arc<Flights<A>>,
+    flight: Arc<Flight<A>>,
+    /// Answered when this waiter takes the claim (W4).
+    pub(crate) inheritance: oneshot::Receiver<Ended<A>>,
+}
+
+impl<A> Drop for Waiting<A> {
+    fn drop(&mut self) {
+        self.flight.waiters.fetch_sub(1, Ordering::AcqRel);
+        self.flights.waiters.fetch_sub(1, Ordering::AcqRel);
+    }
+}

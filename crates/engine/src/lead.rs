@@ -1,0 +1,365 @@
+//! The leader's way through a record: ask for the claim, judge what is in its way, execute, record, answer.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use oncekey_core::policy::Verdict;
+use oncekey_core::{Event, RecordId, RecordedResponse, Standing, State, Token, standing};
+use oncekey_store::{Claim, Found, Outcome, Replaces};
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
+use tokio::time::{Instant, timeout, timeout_at};
+
+use crate::attempt::Confirmed;
+use crate::claiming::{Answer, OpenClaim, ask};
+use crate::engine::same_operation;
+use crate::flight::{Leading, Over, Phase};
+use crate::node::Node;
+use crate::poller::Look;
+use crate::recorder::Written;
+use crate::replay_cache::Life;
+use crate::{Attempt, Call, Ended, Executed, fault, random};
+
+/// Claims that one leader may make before it tells its caller to come back: each lost one means that another node got
+/// further with the same record.
+const MAX_CLAIMS: u32 = 100;
+
+/// How long one look at another node's record may take before the leader checks on its waiters again.
+const LOOK: Duration = Duration::from_millis(500);
+
+type Reply<A> = oneshot::Sender<Ended<A>>;
+
+pub(crate) struct Lead<A> {
+    node: Arc<Node<A>>,
+    leading: Leading<A>,
+    call: Call<A>,
+    arrived: Instant,
+}
+
+/// What a record that is in the way means for the leader.
+enum Judged {
+    /// It answers the call.
+    Over(Over),
+    /// The claim may replace it.
+    Replace(Replaces),
+    /// Another node executes it.
+    Elsewhere,
+}
+
+/// How the leader's own execution ended.
+enum Execution<A> {
+    /// The flight is over; the leader's caller gets `ended`, unless it was answered before.
+    Over { ended: Option<Ended<A>>, over: Over },
+    /// Nothing was executed, and the record says so: a waiter may take the claim (W4).
+    Handed(Replaces),
+}
+
+impl<A: Send + 'static> Lead<A> {
+    pub(crate) fn new(node: Arc<Node<A>>, leading: Leading<A>, call: Call<A>, arrived: Instant) -> Self {
+        Self { node, leading, call, arrived }
+    }
+
+    /// Leads the flight to its end. Runs as a task of its own; `reply` is the caller's.
+    pub(crate) async fn run(self, reply: Reply<A>) {
+        let mut reply = Some(reply);
+        let mut replaces = None;
+        for _ in 0..MAX_CLAIMS {
+            let Some(permit) = self.permit().await else {
+                return self.end(reply, Over::Overloaded);
+            };
+            let claim = self.claim(replaces.take());
+            let (token, asked) = (claim.token, self.node.clock.elapsed());
+            fault::point("before_claim").await;
+            match ask(&*self.node.store, &self.node.recorder, claim, self.node.settings.store_timeout).await {
+                Answer::Unavailable => return self.end(reply, Over::StoreUnavailable),
+                Answer::Unreadable => return self.end(reply, Over::Unreadable),
+                Answer::Granted { attempt } => {
+                    let open = OpenClaim::executing(&self.node.recorder, self.leading.id, token);
+                    fault::point("after_claim").await;
+                    self.leading.flight.enter(Phase::Running);
+                    let claim = self.confirmed(token, asked);
+                    let execution = self.execute(attempt, claim, open, &mut reply).await;
+                    drop(permit);
+                    match execution {
+                        Execution::Over { ended, over } => {
+                            answer(&mut reply, ended);
+                            return self.leading.end(over);
+                        }
+                        Execution::Handed(failed) => {
+                            answer(&mut reply, Some(Ended::NotExecuted));
+                            reply = self.leading.flight.next_heir();
+                            if reply.is_none() {
+                                return self.leading.end(Over::NotExecuted);
+                            }
+                            replaces = Some(failed);
+                        }
+                    }
+                }
+                Answer::Held(found) => match self.judge(&found, false) {
+                    Judged::Over(over) => return self.end(reply, over),
+                    Judged::Replace(seen) => replaces = Some(seen),
+                    Judged::Elsewhere => {
+                        drop(permit); // it runs elsewhere, not here
+                        self.leading.flight.enter(Phase::Running);
+                        if let Some(over) = self.wait_elsewhere(&mut reply).await {
+                            return self.end(reply, over);
+                        }
+                    }
+                },
+            }
+        }
+        self.end(reply, Over::InProgress);
+    }
+
+    fn end(self, mut reply: Option<Reply<A>>, over: Over) {
+        if let Over::Recorded { .. } = over
+            && reply.is_some()
+        {
+            self.node.replays.count(self.leading.id);
+        }
+        answer(&mut reply, Some(over.clone().into()));
+        self.leading.end(over);
+    }
+
+    /// A place among the executing operations; `None` when none came free in time (W3).
+    async fn permit(&self) -> Option<OwnedSemaphorePermit> {
+        let until = self.arrived + self.call.policy.timing.answer_timeout;
+        let permit = timeout_at(until, Arc::clone(&self.node.inflight).acquire_owned()).await;
+        permit.ok().and_then(Result::ok)
+    }
+
+    fn claim(&self, replaces: Option<Replaces>) -> Claim {
+        Claim {
+            identity: self.call.identity.clone(),
+            token: Token::from_bytes(random::bits()),
+            owner: self.node.owner,
+            fingerprint: self.call.fingerprint.clone(),
+            origin: self.call.origin.clone(),
+            lifetimes: self.call.policy.timing.lifetimes(self.node.settings.lease),
+            replaces,
+        }
+    }
+
+    fn confirmed(&self, token: Token, at: Duration) -> Arc<Confirmed> {
+        Arc::new(Confirmed {
+            store: Arc::clone(&self.node.store),
+            clock: Arc::clone(&self.node.clock),
+            token,
+            at,
+            lease: self.node.settings.lease,
+        })
+    }
+
+    /// Judges a record that is in the way; `waited` is whether it ran while this flight waited for it.
+    fn judge(&self, found: &Found, waited: bool) -> Judged {
+        let record = &found.record;
+        let trusted = self.node.trusts_expiry_at(found.now);
+        let stands = standing(record, found.now, found.owner_alive, trusted);
+        let seen = |expired| Replaces { token: record.token, state: record.state, expired };
+        if stands == Standing::Absent {
+            return Judged::Replace(seen(true));
+        }
+        if !same_operation(&self.call, &record.fingerprint) {
+            return Judged::Over(Over::Mismatch);
+        }
+        match (stands, &found.response) {
+            (Standing::Completed, Some(response)) => {
+                self.remember(found, response);
+                Judged::Over(Over::Recorded { response: Arc::clone(response), waited })
+            }
+            (Standing::Completed, None) => Judged::Over(Over::Unreadable),
+            // Whoever waited for it gets its answer (W4); whoever comes later runs it again (E8).
+            (Standing::Failed, Some(response)) if waited => {
+                Judged::Over(Over::Recorded { response: Arc::clone(response), waited })
+            }
+            (Standing::Failed, _) => Judged::Replace(seen(false)),
+            (Standing::Unknown, _) if fault::broken("execute_lapsed") => Judged::Replace(seen(false)),
+            (Standing::Unknown, _) => Judged::Over(Over::Unknown),
+            (Standing::Processing | Standing::Absent, _) => Judged::Elsewhere,
+        }
+    }
+
+    fn remember(&self, found: &Found, response: &Arc<RecordedResponse>) {
+        let Some(expires) = found.record.times.expires else { return };
+        let life = Life { left: expires.since(found.now), elapsed: self.node.clock.elapsed() };
+        self.node.cache.put(self.leading.id, found.record.fingerprint.clone(), Arc::clone(response), life);
+    }
+
+    /// Waits for a record that another node executes, as long as anyone waits here. `None`: it has ended in a way after
+    /// which this leader may claim it.
+    async fn wait_elsewhere(&self, reply: &mut Option<Reply<A>>) -> Option<Over> {
+        let until = self.arrived + self.call.policy.timing.wait;
+        loop {
+            let look = timeout(LOOK, self.node.poller.look(self.leading.id)).await.unwrap_or(Look::NoAnswer);
+            match look {
+                Look::NoAnswer => {}
+                Look::Gone => return None,
+                Look::Found(found) => match self.judge(&found, true) {
+                    Judged::Elsewhere => {}
+                    _ => return self.ended_elsewhere().await,
+                },
+            }
+            // The leader's own caller is a duplicate here, and waits no longer than any other.
+            if reply.as_ref().is_some_and(|reply| reply.is_closed() || Instant::now() >= until) {
+                answer(reply, Some(Ended::InProgress));
+            }
+            if reply.is_none() && !self.leading.flight.has_waiters() {
+                return Some(Over::InProgress);
+            }
+        }
+    }
+
+    /// Reads the record that has ended, with its response.
+    async fn ended_elsewhere(&self) -> Option<Over> {
+        let read = timeout(self.node.settings.store_timeout, self.node.store.read(self.leading.id)).await;
+        match read {
+            Ok(Ok(Some(found))) => match self.judge(&found, true) {
+                Judged::Over(over) => Some(over),
+                Judged::Replace(_) | Judged::Elsewhere => None,
+            },
+            Ok(Ok(None)) => None,
+            Ok(Err(oncekey_store::StoreError::Corrupt(_))) => Some(Over::Unreadable),
+            Ok(Err(_)) | Err(_) => Some(Over::StoreUnavailable),
+        }
+    }
+
+    /// Executes under a granted claim and records how it went.
+    async fn execute(
+        &self,
+        number: u32,
+        claim: Arc<Confirmed>,
+        open: OpenClaim<'_>,
+        reply: &mut Option<Reply<A>>,
+    ) -> Execution<A> {
+        let token = claim.token;
+        let attempt = Attempt { id: self.leading.id, number, policy: Arc::clone(&self.call.policy), claim };
+        let end = End::of(self.work(attempt).await, self.leading.id);
+        let execution = self.record(token, end, reply).await;
+        open.settled();
+        fault::point("before_reply").await;
+        execution
+    }
+
+    /// The execution itself, bounded in time; a panic in it leaves its outcome as open as a cut connection does.
+    async fn work(&self, attempt: Attempt) -> Executed<A> {
+        let limit = self.call.policy.timing.upstream_timeout;
+        let work = AssertUnwindSafe((self.call.work)(attempt)).catch_unwind();
+        tokio::select! {
+            executed = timeout(limit, work) => match executed {
+                Ok(Ok(executed)) => executed,
+                Ok(Err(_)) => Executed::Ambiguous("its handler panicked".to_owned()),
+                Err(_) => Executed::Ambiguous("it took longer than upstream_timeout".to_owned()),
+            },
+            () = self.node.cut.cancelled() => Executed::Ambiguous("the node shut down while it ran".to_owned()),
+        }
+    }
+
+    /// Records an end before it is answered (E2), or answers it after `record_timeout` all the same and goes on (D3).
+    async fn record(&self, token: Token, end: End<A>, reply: &mut Option<Reply<A>>) -> Execution<A> {
+        let End { mut outcome, first, rest, over } = end;
+        let (id, asked) = (self.leading.id, self.node.clock.elapsed());
+        let mut first = Some(first);
+        if fault::broken("answer_before_record") {
+            answer(reply, first.take());
+        }
+        fault::point("before_record").await;
+        let patience = self.call.policy.timing.record_timeout;
+        let in_time = timeout(patience, self.node.recorder.write(id, token, outcome.clone())).await;
+        if let Some(rest) = rest {
+            self.node.executions.spawn(self.node.cut.clone().run_until_cancelled_owned(rest));
+        }
+        let written = if let Ok(written) = in_time {
+            written
+        } else {
+            tracing::warn!(operation = %id, "the outcome isn't recorded yet; its first answer is given all the same");
+            answer(reply, first.take());
+            let _share = self.node.recorder.outlive(&mut outcome);
+            self.node.recorder.write(id, token, outcome.clone()).await
+        };
+        let over = match written {
+            Written::Stands { life } => {
+                self.remember_own(&outcome, Life { left: life, elapsed: asked });
+                if let Over::NotExecuted = over {
+                    return Execution::Handed(Replaces { token, state: State::Failed, expired: false });
+                }
+                over
+            }
+            Written::Fenced(found) => match found.and_then(|found| completed_response(*found)) {
+                // An operator said how it ended: everyone gets the same answer from now on.
+                Some(response) => {
+                    let over = Over::Recorded { response, waited: true };
+                    return Execution::Over { ended: first.map(|_| over.clone().into()), over };
+                }
+                None => over,
+            },
+            Written::GivenUp => Over::Unknown,
+        };
+        Execution::Over { ended: first, over }
+    }
+
+    fn remember_own(&self, outcome: &Outcome, life: Life) {
+        if let (Event::Complete, Some(response)) = (outcome.event, &outcome.response) {
+            let fingerprint = self.call.fingerprint.clone();
+            self.node.cache.put(self.leading.id, fingerprint, Arc::clone(response), life);
+        }
+    }
+}
+
+/// An execution's end: what is recorded, and who gets what.
+struct End<A> {
+    outcome: Outcome,
+    /// For the leader's caller.
+    first: Ended<A>,
+    /// What is left to read of a streamed answer.
+    rest: Option<BoxFuture<'static, ()>>,
+    /// For the waiters.
+    over: Over,
+}
+
+impl<A> End<A> {
+    fn of(executed: Executed<A>, id: RecordId) -> Self {
+        match executed {
+            Executed::Answered { first, response, verdict } => Self::answered(first, response, verdict, None),
+            Executed::Streaming { first, response, verdict, rest } => {
+                Self::answered(first, response, verdict, Some(rest))
+            }
+            Executed::NotExecuted(proof) => {
+                tracing::warn!(operation = %id, reason = %proof, "nothing was executed");
+                let outcome = Outcome { event: Event::Fail, response: None };
+                Self { outcome, first: Ended::NotExecuted, rest: None, over: Over::NotExecuted }
+            }
+            Executed::Ambiguous(reason) => {
+                tracing::error!(operation = %id, reason, "the outcome is unknown");
+                let outcome = Outcome { event: Event::WriteOff, response: None };
+                Self { outcome, first: Ended::Unknown, rest: None, over: Over::Unknown }
+            }
+        }
+    }
+
+    fn answered(first: A, response: RecordedResponse, verdict: Verdict, rest: Option<BoxFuture<'static, ()>>) -> Self {
+        let response = Arc::new(response);
+        let recorded = Over::Recorded { response: Arc::clone(&response), waited: true };
+        let (event, kept, over) = match verdict {
+            Verdict::Completed => (Event::Complete, Some(response), recorded),
+            Verdict::Failed => (Event::Fail, Some(response), recorded),
+            Verdict::Unknown => (Event::WriteOff, None, Over::Unknown),
+        };
+        let outcome = Outcome { event, response: kept };
+        Self { outcome, first: Ended::Executed { first, verdict }, rest, over }
+    }
+}
+
+fn completed_response(found: Found) -> Option<Arc<RecordedResponse>> {
+    found.response.filter(|_| found.record.state == State::Completed)
+}
+
+/// Gives a caller its answer, once. Whether it is still there doesn't matter: the record has it.
+fn answer<A>(reply: &mut Option<Reply<A>>, ended: Option<Ended<A>>) {
+    if let Some(ended) = ended
+        && let Some(reply) = reply.take()
+    {
+        let _ = reply.send(ended);
+    }
+}

@@ -1,0 +1,188 @@
+//! One oncekey process on a store: its identity there, what its calls share, and its background work.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use oncekey_core::{OwnerId, Timestamp};
+use oncekey_store::{Clock, Store, StoreError, Swept};
+use tokio::sync::Semaphore;
+use tokio::time::{MissedTickBehavior, interval, timeout};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::Settings;
+use crate::flight::Flights;
+use crate::poller::Poller;
+use crate::random;
+use crate::recorder::Recorder;
+use crate::replay_cache::ReplayCache;
+use crate::replay_counts::ReplayCounts;
+use crate::store_time::StoreTime;
+
+/// How often replay counts are written.
+const COUNT_EVERY: Duration = Duration::from_secs(1);
+
+/// What all calls of a process share.
+pub(crate) struct Node<A> {
+    pub(crate) settings: Settings,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) owner: OwnerId,
+    pub(crate) flights: Arc<Flights<A>>,
+    pub(crate) cache: ReplayCache,
+    pub(crate) replays: ReplayCounts,
+    pub(crate) recorder: Recorder,
+    pub(crate) poller: Poller,
+    pub(crate) inflight: Arc<Semaphore>,
+    pub(crate) executions: TaskTracker,
+    pub(crate) cut: CancellationToken,
+    store_time: StoreTime,
+    background: Background,
+}
+
+/// The tasks that run as long as the process lives.
+struct Background {
+    tasks: TaskTracker,
+    stop: CancellationToken,
+}
+
+impl<A: Send + 'static> Node<A> {
+    pub(crate) async fn start(
+        store: Arc<dyn Store>,
+        clock: Arc<dyn Clock>,
+        settings: Settings,
+    ) -> Result<Arc<Self>, StoreError> {
+        let owner = OwnerId::from_bytes(random::bits());
+        let now = store.heartbeat(owner, settings.lease).await?;
+        let background = Background { tasks: TaskTracker::new(), stop: CancellationToken::new() };
+        let executions = TaskTracker::new();
+        let recorder =
+            Recorder::new(Arc::clone(&store), executions.clone(), settings.record_retry, settings.unrecorded_bytes);
+        let (poller, polling) = Poller::new(Arc::clone(&store));
+        let node = Arc::new(Self {
+            flights: Flights::new(settings.max_waiters_all),
+            cache: ReplayCache::new(settings.cache_for, settings.cache_bytes),
+            replays: ReplayCounts::default(),
+            recorder,
+            poller,
+            inflight: Arc::new(Semaphore::new(settings.max_inflight)),
+            executions,
+            cut: CancellationToken::new(),
+            store_time: StoreTime::default(),
+            settings,
+            store,
+            clock,
+            owner,
+            background,
+        });
+        node.trusts_expiry_at(now);
+        node.spawn_background(polling);
+        node.spawn_background(Arc::clone(&node).beat());
+        node.spawn_background(Arc::clone(&node).keep_swept());
+        node.spawn_background(Arc::clone(&node).count_replays());
+        Ok(node)
+    }
+
+    fn spawn_background(&self, task: impl Future<Output = ()> + Send + 'static) {
+        let stop = self.background.stop.clone();
+        self.background.tasks.spawn(async move { stop.run_until_cancelled_owned(task).await });
+    }
+
+    /// Takes note of the store's time; false while it runs ahead, so that nothing may count as expired (E9).
+    pub(crate) fn trusts_expiry_at(&self, now: Timestamp) -> bool {
+        self.store_time.observe(now, self.clock.elapsed())
+    }
+
+    pub(crate) fn trusts_clock(&self) -> bool {
+        self.store_time.is_trusted()
+    }
+
+    /// Keeps this process's claims valid (E4). A beat that fails is only late: what runs goes on, and counts when it ends.
+    async fn beat(self: Arc<Self>) {
+        let every = self.settings.lease / 3;
+        loop {
+            tokio::time::sleep(every).await;
+            match timeout(self.settings.lease, self.store.heartbeat(self.owner, self.settings.lease)).await {
+                Ok(Ok(now)) => {
+                    self.trusts_expiry_at(now);
+                }
+                Ok(Err(error)) => tracing::warn!(%error, "a heartbeat failed"),
+                Err(_) => tracing::warn!("a heartbeat took longer than the lease"),
+            }
+        }
+    }
+
+    async fn keep_swept(self: Arc<Self>) {
+        let mut ticks = interval(self.settings.sweep_every);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            let now = match self.store.heartbeat(self.owner, self.settings.lease).await {
+                Ok(now) => now,
+                Err(error) => {
+                    tracing::warn!(%error, "sweeping is put off: the store doesn't answer");
+                    continue;
+                }
+            };
+            if !self.trusts_expiry_at(now) {
+                continue;
+            }
+            match sweep(&*self.store, now, self.settings.sweep_batch).await {
+                Ok(swept) if swept.deleted + swept.lapsed > 0 => {
+                    tracing::info!(deleted = swept.deleted, lapsed = swept.lapsed, "swept");
+                }
+                Ok(_) => {}
+                Err(error) => tracing::warn!(%error, "sweeping failed; it goes on next time"),
+            }
+        }
+    }
+
+    async fn count_replays(self: Arc<Self>) {
+        loop {
+            tokio::time::sleep(COUNT_EVERY).await;
+            self.flush_replays().await;
+        }
+    }
+
+    async fn flush_replays(&self) {
+        let counts = self.replays.take();
+        if !counts.is_empty()
+            && let Err(error) = self.store.count_replays(&counts).await
+        {
+            tracing::debug!(%error, "replay counts were lost");
+        }
+    }
+
+    pub(crate) async fn shutdown(&self, drain: Duration) -> usize {
+        self.executions.close();
+        let mut cut = 0;
+        if timeout(drain, self.executions.wait()).await.is_err() {
+            cut = self.executions.len();
+            tracing::warn!(executions = cut, "the drain time is over: what still runs becomes unknown");
+            self.cut.cancel();
+            let _ = timeout(self.settings.store_timeout, self.executions.wait()).await;
+        }
+        self.background.stop.cancel();
+        let _ = timeout(self.settings.store_timeout, self.flush_replays()).await;
+        // Whatever could not be written counts as unknown from here on, on every node.
+        if !matches!(timeout(self.settings.store_timeout, self.store.retire(self.owner)).await, Ok(Ok(()))) {
+            tracing::warn!("the store didn't take note of the end of this node; its claims lapse with the lease");
+        }
+        cut
+    }
+}
+
+/// Sweeps until nothing is left to do, a bounded step at a time (D5). `now` is a reading of the store's clock that the
+/// caller trusts.
+pub async fn sweep(store: &dyn Store, now: Timestamp, batch: u32) -> Result<Swept, StoreError> {
+    let mut total = Swept::default();
+    loop {
+        let step = store.sweep(now, batch).await?;
+        total.deleted += step.deleted;
+        total.lapsed += step.lapsed;
+        if !step.more {
+            return Ok(total);
+        }
+        tokio::task::yield_now().await;
+    }
+}

@@ -1,0 +1,127 @@
+//! Writes outcomes until they stand (D2, D3, E4): repeated with the same token, bounded in time and in bytes.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use oncekey_core::response::RecordedBody;
+use oncekey_core::{Event, RecordId, RecordedResponse, Token};
+use oncekey_store::{Found, Outcome, Recorded, Store, StoreError};
+use tokio::time::Instant;
+use tokio_util::task::TaskTracker;
+
+/// Between two tries; doubled up to the second value.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
+
+/// Writes given up or let go at once; each holds a task.
+const MAX_LET_GO: usize = 10_000;
+
+pub(crate) struct Recorder {
+    store: Arc<dyn Store>,
+    tasks: TaskTracker,
+    retry: Duration,
+    max_bytes: usize,
+    bytes: AtomicUsize,
+    letting_go: Arc<AtomicUsize>,
+}
+
+/// How a write ended.
+pub(crate) enum Written {
+    /// It stands until `life` from now has passed.
+    Stands { life: Duration },
+    /// Someone else governs the record.
+    Fenced(Option<Box<Found>>),
+    /// Given up: the record lapses, and counts as unknown from then on.
+    GivenUp,
+}
+
+impl Recorder {
+    pub(crate) fn new(store: Arc<dyn Store>, tasks: TaskTracker, retry: Duration, max_bytes: usize) -> Self {
+        let letting_go = Arc::new(AtomicUsize::new(0));
+        Self { store, tasks, retry, max_bytes, bytes: AtomicUsize::new(0), letting_go }
+    }
+
+    /// Writes until it stands, is refused, or `record_retry` has passed.
+    pub(crate) async fn write(&self, id: RecordId, token: Token, outcome: Outcome) -> Written {
+        let event = outcome.event;
+        let written = write(&*self.store, id, token, outcome, self.retry).await;
+        if let Written::Fenced(_) = &written {
+            metrics::counter!("oncekey_fenced_writes_total").increment(1);
+            tracing::warn!(operation = %id, ?event, "an outcome was refused: the record isn't this claim's any more");
+        }
+        written
+    }
+
+    /// Says that a write is being waited for after its answer was given (D3). Past the bound in bytes the outcome is
+    /// recorded without its body, which is safe: a retry gets `response-not-stored` and nothing runs again.
+    pub(crate) fn outlive(&self, outcome: &mut Outcome) -> Outlived<'_> {
+        let bytes = outcome.response.as_deref().map_or(0, body_len);
+        let before = self.bytes.fetch_add(bytes, Ordering::AcqRel);
+        if before + bytes <= self.max_bytes {
+            return Outlived { recorder: self, bytes };
+        }
+        self.bytes.fetch_sub(bytes, Ordering::AcqRel);
+        tracing::warn!("too many bytes wait to be recorded: an outcome is kept without its body");
+        if let Some(response) = &mut outcome.response {
+            let bodiless = RecordedResponse { body: RecordedBody::NotStored, ..RecordedResponse::clone(response) };
+            *response = Arc::new(bodiless);
+        }
+        Outlived { recorder: self, bytes: 0 }
+    }
+
+    /// Ends a claim in the background: `Fail` for one that was given up before anything was executed (D2), `WriteOff` for
+    /// one whose execution was lost (E4).
+    pub(crate) fn let_go(&self, id: RecordId, token: Token, event: Event) {
+        if self.letting_go.fetch_add(1, Ordering::AcqRel) >= MAX_LET_GO {
+            self.letting_go.fetch_sub(1, Ordering::AcqRel);
+            tracing::warn!(operation = %id, "too many claims to let go of; this one lapses instead");
+            return;
+        }
+        let (store, retry, letting_go) = (Arc::clone(&self.store), self.retry, Arc::clone(&self.letting_go));
+        self.tasks.spawn(async move {
+            let _ = write(&*store, id, token, Outcome { event, response: None }, retry).await;
+            letting_go.fetch_sub(1, Ordering::AcqRel);
+        });
+    }
+}
+
+/// A share of the bytes that wait to be recorded.
+pub(crate) struct Outlived<'a> {
+    recorder: &'a Recorder,
+    bytes: usize,
+}
+
+impl Drop for Outlived<'_> {
+    fn drop(&mut self) {
+        self.recorder.bytes.fetch_sub(self.bytes, Ordering::AcqRel);
+    }
+}
+
+fn body_len(response: &RecordedResponse) -> usize {
+    match &response.body {
+        RecordedBody::Stored(body) => body.len(),
+        RecordedBody::NotStored => 0,
+    }
+}
+
+async fn write(store: &dyn Store, id: RecordId, token: Token, outcome: Outcome, retry: Duration) -> Written {
+    let deadline = Instant::now() + retry;
+    let mut pause = PAUSE.0;
+    loop {
+        match tokio::time::timeout_at(deadline, store.record(id, token, outcome.clone())).await {
+            Ok(Ok(Recorded::Written { expires, now })) => return Written::Stands { life: expires.since(now) },
+            Ok(Ok(Recorded::Fenced(found))) => return Written::Fenced(found),
+            Ok(Err(error @ (StoreError::Corrupt(_) | StoreError::Misconfigured(_)))) => {
+                tracing::error!(operation = %id, %error, "an outcome can't be recorded");
+                return Written::GivenUp;
+            }
+            Ok(Err(error)) => tracing::warn!(operation = %id, %error, "an outcome isn't recorded yet; trying again"),
+            Err(_) => {
+                tracing::error!(operation = %id, "an outcome could not be recorded in time and is given up");
+                return Written::GivenUp;
+            }
+        }
+        tokio::time::sleep(pause).await;
+        pause = PAUSE.1.min(pause * 2);
+    }
+}

@@ -1,0 +1,183 @@
+//! The counting upstream: a real HTTP/1.1 server that knows how often each operation was executed, and misbehaves on
+//! request.
+//!
+//! # Counting
+//! A request counts as executed the moment its head has been read, before its body, any gate and any answer. That is the
+//! strictest reading of "a byte reached the upstream": whatever the gateway sends twice is seen twice. Each execution
+//! has a serial number, which the answer carries in `X-Serial` and in its body, so that two executions never look alike.
+//!
+//! # Scripting
+//! The test's own request says what happens to it; the headers pass through the gateway like any other:
+//!
+//! | request header | effect |
+//! |---|---|
+//! | `X-Test-Status: N` | the status (default 201 for a POST, else 200); 204 and 304 have no body |
+//! | `X-Test-Header: NAME: VALUE` | a further field line of the answer; may be repeated, order kept |
+//! | `X-Test-Body: json` | the default: `{"serial":…,"execution":…,"scope":…,"key":…}` |
+//! | `X-Test-Body: none`, `echo`, `sse` | no body; the request's body; three server-sent events |
+//! | `X-Test-Body-Bytes: N` | [`payload`]: N bytes that hold all of 00–FF, as `application/octet-stream` |
+//! | `X-Test-Framing: length`, `chunked`, `close` | `Content-Length` (default), chunks, or until the connection closes |
+//! | `X-Test-Trailer: NAME: VALUE` | a trailer; needs `chunked` and a request with `TE: trailers` |
+//! | `X-Test-Informational: N` | an interim answer (103, say) before the answer |
+//! | `X-Test-Delay-Ms: N` | the answer begins N milliseconds after the request was read |
+//! | `X-Test-Read-Gate: NAME` | the request's body isn't read before the gate opens |
+//! | `X-Test-Gate: NAME` | the answer doesn't begin before the gate opens |
+//! | `X-Test-Body-Gate: NAME` | the answer stops after the first piece of its body until the gate opens |
+//! | `X-Test-Cut: fin`, `rst` | the connection ends so, instead of the answer |
+//! | `X-Test-Cut-After: N` | … after the head and N bytes of the body |
+//! | `Upgrade: echo` | `101 Switching Protocols`, then every byte comes back |
+//!
+//! A script that can't be read is answered with 500 and a sentence: a typing mistake must not pass for a behaviour.
+
+mod answer;
+mod book;
+mod content;
+mod raw;
+mod script;
+mod socket;
+
+use std::convert::Infallible;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::upgrade::OnUpgrade;
+use hyper_util::rt::TokioIo;
+use parking_lot::Mutex;
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+
+pub use self::book::Arrival;
+pub use self::content::payload;
+
+use self::book::Book;
+use self::socket::SharedSocket;
+
+/// What a [`CountingUpstream`] can be told at its start.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The request header that holds the scope.
+    pub scope_header: String,
+    /// The request header that holds the key.
+    pub key_header: String,
+    /// A file to which a line of JSON is appended per execution, before anything of the answer is sent.
+    pub ledger: Option<PathBuf>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { scope_header: "x-account-id".to_owned(), key_header: "idempotency-key".to_owned(), ledger: None }
+    }
+}
+
+/// An HTTP/1.1 server on loopback that counts executions and is scripted by the `X-Test-*` headers of the requests it
+/// gets; the table at the head of this file lists them. Dropping it closes its listener and all its connections.
+#[derive(Debug)]
+pub struct CountingUpstream {
+    address: SocketAddr,
+    book: Arc<Book>,
+    _server: JoinSet<Infallible>,
+}
+
+impl CountingUpstream {
+    /// Starts one on a free port.
+    ///
+    /// # Panics
+    /// When loopback can't be listened on.
+    pub async fn start() -> Self {
+        Self::start_with(Options::default()).await.expect("a loopback port can be had")
+    }
+
+    /// Starts one with other header names, or with a ledger.
+    pub async fn start_with(options: Options) -> io::Result<Self> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+        let address = listener.local_addr()?;
+        let book = Arc::new(Book::open(options)?);
+        let mut server = JoinSet::new();
+        server.spawn(accept(listener, Arc::clone(&book)));
+        Ok(Self { address, book, _server: server })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// `http://ADDRESS`, as `--upstream` takes it.
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// How often a request with this scope and key was executed. Both are the fields' values as they arrived; an absent
+    /// field counts as the empty string.
+    pub fn executions(&self, scope: &str, key: &str) -> u32 {
+        self.book.executions(scope, key)
+    }
+
+    /// How many requests were executed in all, with and without a key.
+    pub fn total(&self) -> u32 {
+        self.book.total()
+    }
+
+    /// Everything that arrived, in order.
+    pub fn arrivals(&self) -> Vec<Arrival> {
+        self.book.arrivals()
+    }
+
+    /// Waits until at least this many requests have arrived since the start.
+    ///
+    /// # Panics
+    /// When they don't within [`PATIENCE`](crate::PATIENCE).
+    pub async fn arrived(&self, requests: u32) {
+        self.book.arrived(requests).await;
+    }
+
+    /// Waits until the bodies of at least this many requests have been read whole.
+    ///
+    /// # Panics
+    /// When they aren't within [`PATIENCE`](crate::PATIENCE).
+    pub async fn received(&self, requests: u32) {
+        self.book.received(requests).await;
+    }
+
+    /// Opens a gate, now and for all who come later.
+    pub fn open(&self, gate: &str) {
+        self.book.open_gate(gate);
+    }
+}
+
+/// Takes connections for as long as it isn't dropped.
+async fn accept(listener: TcpListener, book: Arc<Book>) -> Infallible {
+    let mut connections = JoinSet::new();
+    loop {
+        tokio::select! {
+            // A failed accept (a reset in the queue, a moment without descriptors) concerns that client only.
+            Ok((stream, _)) = listener.accept() => { connections.spawn(serve(SharedSocket::new(stream), Arc::clone(&book))); }
+            Some(_) = connections.join_next() => {}
+        }
+    }
+}
+
+/// One connection, as the answers given on it need it.
+struct Connection {
+    socket: SharedSocket,
+    book: Arc<Book>,
+    /// Set by the request that switches protocols.
+    upgrade: Mutex<Option<OnUpgrade>>,
+}
+
+/// Serves one connection until it ends. How it ended is the client's to see: an error here is a client that hung up or
+/// an answer that was to be cut, and both are what tests are about.
+async fn serve(socket: SharedSocket, book: Arc<Book>) {
+    let stream = TokioIo::new(socket.clone());
+    let connection = Arc::new(Connection { socket, book, upgrade: Mutex::default() });
+    let service = service_fn(|request| answer::answer(Arc::clone(&connection), request));
+    let _ = http1::Builder::new().serve_connection(stream, service).with_upgrades().await;
+    let upgrade = connection.upgrade.lock().take();
+    if let Some(upgrade) = upgrade {
+        let _ = answer::echo(upgrade).await;
+    }
+}

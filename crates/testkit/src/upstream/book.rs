@@ -1,0 +1,147 @@
+//! The memory of the counting upstream: who came, how often, and which gates are open.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, Write};
+
+use http::request::Parts;
+use http::{HeaderMap, Method};
+use parking_lot::Mutex;
+use tokio::sync::watch;
+
+use super::Options;
+use crate::PATIENCE;
+
+/// A request as the upstream got it.
+#[derive(Clone, Debug)]
+pub struct Arrival {
+    /// Its number among all requests, from 1.
+    pub serial: u32,
+    /// Its number among those with the same scope and key, from 1.
+    pub execution: u32,
+    /// The scope header's value; empty when absent.
+    pub scope: String,
+    /// The key header's value as it arrived; empty when absent.
+    pub key: String,
+    /// The method.
+    pub method: Method,
+    /// The request target as sent: path and query.
+    pub target: String,
+    /// All its header fields.
+    pub headers: HeaderMap,
+}
+
+#[derive(Debug)]
+pub(super) struct Book {
+    options: Options,
+    pages: Mutex<Pages>,
+    arrived: watch::Sender<u32>,
+    received: watch::Sender<u32>,
+    gates: Mutex<HashMap<String, watch::Sender<bool>>>,
+}
+
+#[derive(Debug, Default)]
+struct Pages {
+    executions: HashMap<(String, String), u32>,
+    arrivals: Vec<Arrival>,
+    ledger: Option<File>,
+}
+
+impl Book {
+    pub(super) fn open(options: Options) -> io::Result<Self> {
+        let append = |path| File::options().create(true).append(true).open(path);
+        let ledger = options.ledger.as_ref().map(append).transpose()?;
+        Ok(Self {
+            options,
+            pages: Mutex::new(Pages { ledger, ..Pages::default() }),
+            arrived: watch::Sender::new(0),
+            received: watch::Sender::new(0),
+            gates: Mutex::default(),
+        })
+    }
+
+    /// Counts a request. An error is the ledger's: an execution that can't be written down must not be answered.
+    pub(super) fn arrive(&self, head: &Parts) -> io::Result<Arrival> {
+        let text = |name: &str| {
+            let value = head.headers.get(name).map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
+            value.unwrap_or_default()
+        };
+        let (scope, key) = (text(&self.options.scope_header), text(&self.options.key_header));
+        let mut pages = self.pages.lock();
+        let execution = pages.executions.entry((scope.clone(), key.clone())).or_default();
+        *execution += 1;
+        let arrival = Arrival {
+            execution: *execution,
+            serial: count(pages.arrivals.len() + 1),
+            scope,
+            key,
+            method: head.method.clone(),
+            target: head.uri.to_string(),
+            headers: head.headers.clone(),
+        };
+        pages.arrivals.push(arrival.clone());
+        let written = pages.ledger.as_mut().map_or(Ok(()), |ledger| ledger.write_all(arrival.ledger_line().as_bytes()));
+        drop(pages);
+        self.arrived.send_modify(|arrived| *arrived += 1);
+        written.map(|()| arrival)
+    }
+
+    /// Notes that a request's body was read to its end.
+    pub(super) fn body_received(&self) {
+        self.received.send_modify(|received| *received += 1);
+    }
+
+    pub(super) fn executions(&self, scope: &str, key: &str) -> u32 {
+        self.pages.lock().executions.get(&(scope.to_owned(), key.to_owned())).copied().unwrap_or(0)
+    }
+
+    pub(super) fn total(&self) -> u32 {
+        count(self.pages.lock().arrivals.len())
+    }
+
+    pub(super) fn arrivals(&self) -> Vec<Arrival> {
+        self.pages.lock().arrivals.clone()
+    }
+
+    pub(super) async fn arrived(&self, requests: u32) {
+        reach(&self.arrived, requests, "to arrive").await;
+    }
+
+    pub(super) async fn received(&self, requests: u32) {
+        reach(&self.received, requests, "to be received whole").await;
+    }
+
+    pub(super) fn open_gate(&self, name: &str) {
+        self.gate(name).send_replace(true);
+    }
+
+    /// Waits, without a limit of its own, until the test opens the gate.
+    pub(super) async fn pass_gate(&self, name: &str) {
+        let mut state = self.gate(name).subscribe();
+        // The sender lives in this book, which the caller holds; so this is no error.
+        let _ = state.wait_for(|open| *open).await;
+    }
+
+    fn gate(&self, name: &str) -> watch::Sender<bool> {
+        self.gates.lock().entry(name.to_owned()).or_default().clone()
+    }
+}
+
+impl Arrival {
+    fn ledger_line(&self) -> String {
+        let Self { serial, execution, scope, key, .. } = self;
+        let line = serde_json::json!({ "serial": serial, "execution": execution, "scope": scope, "key": key });
+        format!("{line}\n")
+    }
+}
+
+/// Waits for a counter; says what it was and how far it came when it doesn't get there.
+async fn reach(counter: &watch::Sender<u32>, wanted: u32, what: &str) {
+    let mut seen = counter.subscribe();
+    let reached = tokio::time::timeout(PATIENCE, seen.wait_for(|count| *count >= wanted)).await;
+    assert!(reached.is_ok(), "waited {PATIENCE:?} for {wanted} requests {what}, saw {}", *counter.borrow());
+}
+
+fn count(requests: usize) -> u32 {
+    u32::try_from(requests).expect("a test sends fewer than 2^32 requests")
+}

@@ -1,0 +1,106 @@
+//! Turning what the engine said into HTTP (W2, R1, R2, K8, P1, P3).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER, TRAILER};
+use http::{HeaderMap, HeaderName, HeaderValue, Response, response};
+use oncekey_core::problem::{Code, Problem, TYPE_BASE};
+use oncekey_core::response::{RecordedBody, end_to_end, strip_own};
+use oncekey_core::{RecordId, RecordedResponse};
+
+use crate::body::ResponseBody;
+use crate::budget::Pool;
+use crate::keyed::SentKey;
+
+const PROBLEM: HeaderName = HeaderName::from_static("oncekey-problem");
+const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
+const OPERATION_ID: HeaderName = HeaderName::from_static("oncekey-operation-id");
+
+/// Adds what every answer about a record carries: the key as the client sent it (K8), and the operation id (P3).
+fn sign(headers: &mut HeaderMap, sent: &SentKey, id: RecordId) {
+    headers.insert(sent.header.clone(), sent.value.clone());
+    headers.insert(OPERATION_ID, ascii(id));
+}
+
+fn ascii(text: impl std::fmt::Display) -> HeaderValue {
+    HeaderValue::try_from(text.to_string()).expect("ids and numbers are visible ASCII")
+}
+
+/// The first answer: all the upstream's end-to-end fields (R3), without those that are oncekey's own (R2).
+pub(crate) fn first(head: response::Parts, body: ResponseBody, sent: &SentKey, id: RecordId) -> Response<ResponseBody> {
+    let mut headers = end_to_end(&head.headers);
+    strip_own(&mut headers, &sent.header);
+    headers.remove(TRAILER); // the trailers of a keyed request's answer aren't delivered
+    if body.is_whole() {
+        headers.remove(CONTENT_LENGTH); // the server counts
+    }
+    sign(&mut headers, sent, id);
+    let mut answer = Response::new(body);
+    *answer.status_mut() = head.status;
+    *answer.extensions_mut() = head.extensions;
+    *answer.headers_mut() = headers;
+    answer
+}
+
+/// A replay of the recorded response, or the problem that stands for one that can't be given.
+pub(crate) fn replay(
+    recorded: &Arc<RecordedResponse>,
+    room: &Pool,
+    sent: &SentKey,
+    id: RecordId,
+) -> Result<Response<ResponseBody>, Problem> {
+    let body = match &recorded.body {
+        RecordedBody::Stored(bytes) => bytes.clone(),
+        RecordedBody::NotStored => {
+            return Err(Problem::response_not_stored(recorded.status));
+        }
+    };
+    // Waiting for room would keep the body in memory meanwhile, so there is either room now or none.
+    let body = match room.try_take(body.len() as u64) {
+        Ok(Some(share)) => ResponseBody::budgeted(body, share),
+        Ok(None) => ResponseBody::whole(body),
+        Err(_) => return Err(Problem::new(Code::Overloaded)),
+    };
+    let mut answer = Response::new(body);
+    *answer.status_mut() = recorded.status;
+    *answer.headers_mut() = recorded.headers.clone();
+    sign(answer.headers_mut(), sent, id);
+    answer.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
+    Ok(answer)
+}
+
+/// A problem about a keyed request; it names the record if there is one.
+pub(crate) fn problem(problem: &Problem, sent: Option<&SentKey>, retry_after: Duration) -> Response<ResponseBody> {
+    let mut answer = problem_response(problem, Some(retry_after));
+    if let Some(sent) = sent {
+        answer.headers_mut().insert(sent.header.clone(), sent.value.clone());
+    }
+    answer
+}
+
+/// A problem as a response (P, P1). `Retry-After` is added where a repetition of the same request makes sense in a while.
+pub fn problem_response(problem: &Problem, retry_after: Option<Duration>) -> Response<ResponseBody> {
+    let mut answer = Response::new(ResponseBody::whole(Bytes::from(problem.body(TYPE_BASE))));
+    *answer.status_mut() = problem.status;
+    let headers = answer.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(problem.media_type()));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(PROBLEM, HeaderValue::from_static(problem.code.as_str()));
+    if let Some(id) = problem.operation_id {
+        headers.insert(OPERATION_ID, ascii(id));
+    }
+    let temporary = [Code::InProgress, Code::UpstreamUnreachable, Code::StoreUnavailable, Code::Overloaded];
+    let temporary = temporary.contains(&problem.code);
+    if let Some(retry_after) = retry_after.filter(|_| temporary) {
+        headers.insert(RETRY_AFTER, seconds(retry_after));
+    }
+    answer
+}
+
+/// Whole seconds, rounded up: `Retry-After` knows no fractions, and 0 would invite a storm.
+fn seconds(duration: Duration) -> HeaderValue {
+    let rounded_up = duration.as_secs() + u64::from(duration.subsec_nanos() > 0);
+    HeaderValue::from(rounded_up.max(1))
+}

@@ -1,0 +1,79 @@
+//! The memory that whole bodies may take (W3).
+
+use std::sync::Arc;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// Bodies up to this size aren't counted: they are part of what a connection takes.
+pub(crate) const UNCOUNTED: u64 = 64 * 1024;
+
+/// What the bodies of a node may take in memory, shared by all clones. Requests and responses have shares of their own, so
+/// that a request that holds its body can always get room for its answer in the end.
+#[derive(Clone, Debug)]
+pub struct Budget {
+    requests: Pool,
+    responses: Pool,
+}
+
+/// Room that was taken; given back when the last clone is dropped.
+pub(crate) type Share = Arc<dyn Send + Sync>;
+
+/// A part of the budget, counted in KiB.
+#[derive(Clone, Debug)]
+pub(crate) struct Pool {
+    room: Arc<Semaphore>,
+    kib: u32,
+}
+
+impl Budget {
+    /// Divides `bytes` between requests (two thirds) and responses (one third).
+    pub fn new(bytes: u64) -> Self {
+        Self { requests: Pool::new(bytes / 3 * 2), responses: Pool::new(bytes / 3) }
+    }
+
+    pub(crate) const fn requests(&self) -> &Pool {
+        &self.requests
+    }
+
+    pub(crate) const fn responses(&self) -> &Pool {
+        &self.responses
+    }
+}
+
+impl Pool {
+    fn new(bytes: u64) -> Self {
+        // A share is asked for in one piece, and tokio counts a piece in 32 bits.
+        let kib = u32::try_from(bytes / 1024).unwrap_or(u32::MAX).max(1);
+        Self { room: Arc::new(Semaphore::new(kib as usize)), kib }
+    }
+
+    /// Room for `bytes`, in the order of asking. What is larger than the whole pool takes the whole pool.
+    pub(crate) async fn take(&self, bytes: u64) -> Option<Share> {
+        if bytes <= UNCOUNTED {
+            return None;
+        }
+        let permit = Arc::clone(&self.room).acquire_many_owned(self.kib_of(bytes)).await;
+        permit.ok().map(shared)
+    }
+
+    /// Room for `bytes` at once, or an error.
+    pub(crate) fn try_take(&self, bytes: u64) -> Result<Option<Share>, NoRoom> {
+        if bytes <= UNCOUNTED {
+            return Ok(None);
+        }
+        let permit = Arc::clone(&self.room).try_acquire_many_owned(self.kib_of(bytes));
+        permit.map(|permit| Some(shared(permit))).map_err(|_| NoRoom)
+    }
+
+    fn kib_of(&self, bytes: u64) -> u32 {
+        u32::try_from(bytes.div_ceil(1024)).unwrap_or(u32::MAX).min(self.kib)
+    }
+}
+
+/// Too many bytes are in memory already.
+#[derive(Debug)]
+pub(crate) struct NoRoom;
+
+fn shared(permit: OwnedSemaphorePermit) -> Share {
+    Arc::new(permit)
+}

@@ -1,0 +1,105 @@
+//! The request and problem counters: each request counts under exactly one outcome of one route.
+
+use std::collections::HashMap;
+
+use metrics::{Counter, counter};
+use oncekey_core::problem::Code;
+
+/// How a request ended, as `oncekey_requests_total` tells it apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Counted {
+    /// It executed, and its answer is recorded.
+    Executed,
+    /// It was answered from the record.
+    Replayed,
+    /// It waited for the execution of another request and got its answer.
+    Waited,
+    /// The key belongs to another request.
+    Mismatch,
+    /// It was told to come back, or left before there was an answer to give.
+    InProgress,
+    /// Nobody can tell whether it took effect.
+    Unknown,
+    /// It executed without taking effect, or could not be executed; a retry runs again.
+    Failed,
+    /// It was turned away, or left before it had arrived whole: nothing was executed.
+    Rejected,
+    /// A guarded route took it without a key.
+    NoKey,
+    /// No route guards it.
+    Unguarded,
+    /// The store failed.
+    StoreError,
+}
+
+impl Counted {
+    const OF_A_ROUTE: [Self; 10] = [
+        Self::Executed,
+        Self::Replayed,
+        Self::Waited,
+        Self::Mismatch,
+        Self::InProgress,
+        Self::Unknown,
+        Self::Failed,
+        Self::Rejected,
+        Self::NoKey,
+        Self::StoreError,
+    ];
+
+    const fn label(self) -> &'static str {
+        match self {
+            Self::Executed => "executed",
+            Self::Replayed => "replayed",
+            Self::Waited => "waited",
+            Self::Mismatch => "mismatch",
+            Self::InProgress => "in_progress",
+            Self::Unknown => "unknown",
+            Self::Failed => "failed",
+            Self::Rejected => "rejected",
+            Self::NoKey => "no_key",
+            Self::Unguarded => "unguarded",
+            Self::StoreError => "store_error",
+        }
+    }
+}
+
+/// The counters of one route; all of them exist from the start, at zero.
+pub(crate) struct RouteCounts {
+    requests: HashMap<Counted, Counter>,
+    problems: HashMap<Code, Counter>,
+}
+
+impl RouteCounts {
+    pub(crate) fn of_route(route: &str) -> Self {
+        let problems = Code::ALL.into_iter();
+        Self {
+            requests: Counted::OF_A_ROUTE.into_iter().map(|outcome| (outcome, requests(route, outcome))).collect(),
+            problems: problems.map(|code| (code, problem(route, code))).collect(),
+        }
+    }
+
+    pub(crate) fn unguarded() -> Self {
+        let requests = [(Counted::Unguarded, requests("-", Counted::Unguarded))];
+        Self { requests: requests.into_iter().collect(), problems: HashMap::new() }
+    }
+
+    pub(crate) fn request(&self, outcome: Counted) {
+        if let Some(counter) = self.requests.get(&outcome) {
+            counter.increment(1);
+        }
+    }
+
+    pub(crate) fn problem(&self, code: Code) {
+        if let Some(counter) = self.problems.get(&code) {
+            counter.increment(1);
+        }
+    }
+}
+
+fn requests(route: &str, outcome: Counted) -> Counter {
+    counter!("oncekey_requests_total", "route" => route.to_owned(), "outcome" => outcome.label())
+}
+
+fn problem(route: &str, code: Code) -> Counter {
+    counter!("oncekey_problems_total", "route" => route.to_owned(), "code" => code.as_str())
+}

@@ -1,0 +1,282 @@
+//! The layer: finds the route, reads the request, asks the engine, answers.
+
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use http::{Request, Response, StatusCode, request};
+use http_body::Body;
+use oncekey_core::fingerprint::{Fingerprint, Operation, Recipe};
+use oncekey_core::policy::Verdict;
+use oncekey_core::problem::{Code, Problem};
+use oncekey_core::record::Origin;
+use oncekey_core::{Identity, Namespace};
+use oncekey_engine::{Call, Ended, Engine, Work};
+use parking_lot::Mutex;
+use tower::{Layer, Service};
+
+use crate::answer;
+use crate::body::{BodyError, RequestBody, ResponseBody};
+use crate::budget::Budget;
+use crate::counts::{Counted, RouteCounts};
+use crate::execute::{Inner, KeyedRequest};
+use crate::intake;
+use crate::keyed::{Looked, SentKey, look};
+use crate::route::{Route, Routes};
+
+/// Guards a service's routes. Clones share the engine, the routes and the budget.
+#[derive(Clone)]
+pub struct IdempotencyLayer {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    engine: Engine<Response<ResponseBody>>,
+    namespace: Namespace,
+    routes: Routes,
+    /// By the route's number.
+    counts: Vec<RouteCounts>,
+    unguarded: RouteCounts,
+    budget: Budget,
+}
+
+impl IdempotencyLayer {
+    /// A layer over a running engine. Counters are registered here, so a metrics recorder should be installed before.
+    pub fn new(engine: Engine<Response<ResponseBody>>, namespace: Namespace, routes: Routes, budget: Budget) -> Self {
+        let counts = routes.iter().map(|route| RouteCounts::of_route(&route.policy.route)).collect();
+        let unguarded = RouteCounts::unguarded();
+        Self { shared: Arc::new(Shared { engine, namespace, routes, counts, unguarded, budget }) }
+    }
+}
+
+impl<S> Layer<S> for IdempotencyLayer {
+    type Service = Idempotency<S>;
+
+    fn layer(&self, inner: S) -> Idempotency<S> {
+        Idempotency { shared: Arc::clone(&self.shared), inner }
+    }
+}
+
+/// A service whose routes are guarded.
+#[derive(Clone)]
+pub struct Idempotency<S> {
+    shared: Arc<Shared>,
+    inner: S,
+}
+
+impl<S, B, R> Service<Request<B>> for Idempotency<S>
+where
+    S: Service<Request<RequestBody>, Response = Response<R>> + Clone + Send + 'static,
+    S::Future: Send,
+    S::Error: Into<BodyError>,
+    B: Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<BodyError>,
+    R: Body<Data = Bytes> + Send + 'static,
+    R::Error: Into<BodyError>,
+{
+    type Response = Response<ResponseBody>;
+    type Error = S::Error;
+    type Future = BoxFuture<'static, Result<Self::Response, Self::Error>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        // The service that was polled ready goes with the request; its clone stays for the next one.
+        let clone = self.inner.clone();
+        let inner = std::mem::replace(&mut self.inner, clone);
+        let shared = Arc::clone(&self.shared);
+        let Some(number) = shared.routes.find(request.method(), request.uri().path()) else {
+            shared.unguarded.request(Counted::Unguarded);
+            return pass(inner, request);
+        };
+        let route = shared.routes.get(number);
+        match look(request.headers(), &route.guard, &shared.namespace) {
+            Looked::NoKey => {
+                shared.counts[number].request(Counted::NoKey);
+                pass(inner, request)
+            }
+            Looked::Refused(problem, sent) => {
+                let refusal = Guarded { shared, number }.refuse(&problem, sent.as_ref());
+                Box::pin(async move { Ok(refusal) })
+            }
+            Looked::Keyed { identity, sent } => {
+                let guarded = Guarded { shared, number };
+                Box::pin(async move { Ok(guarded.answer(inner, request, identity, sent).await) })
+            }
+        }
+    }
+}
+
+/// Lets a request through untouched and unbuffered (K6, K7).
+fn pass<S, B, R>(mut inner: S, request: Request<B>) -> BoxFuture<'static, Result<Response<ResponseBody>, S::Error>>
+where
+    S: Service<Request<RequestBody>, Response = Response<R>>,
+    S::Future: Send + 'static,
+    B: Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<BodyError>,
+    R: Body<Data = Bytes> + Send + 'static,
+    R::Error: Into<BodyError>,
+{
+    let response = inner.call(request.map(RequestBody::streaming));
+    Box::pin(async move { Ok(response.await?.map(ResponseBody::streaming)) })
+}
+
+/// A keyed request of a route, on its way.
+struct Guarded {
+    shared: Arc<Shared>,
+    number: usize,
+}
+
+/// Counts a request once, also if its client leaves before it is answered and its future is dropped.
+struct CountOnce<'a> {
+    counts: &'a RouteCounts,
+    outcome: Counted,
+}
+
+impl Drop for CountOnce<'_> {
+    fn drop(&mut self) {
+        self.counts.request(self.outcome);
+    }
+}
+
+impl Guarded {
+    fn route(&self) -> &Route {
+        self.shared.routes.get(self.number)
+    }
+
+    fn counts(&self) -> &RouteCounts {
+        &self.shared.counts[self.number]
+    }
+
+    async fn answer<S, B, R>(
+        self,
+        inner: S,
+        request: Request<B>,
+        identity: Identity,
+        sent: SentKey,
+    ) -> Response<ResponseBody>
+    where
+        S: Service<Request<RequestBody>, Response = Response<R>> + Clone + Send + 'static,
+        S::Future: Send,
+        S::Error: Into<BodyError>,
+        B: Body<Data = Bytes> + Send + 'static,
+        R: Body<Data = Bytes> + Send + 'static,
+        R::Error: Into<BodyError>,
+    {
+        let mut count = CountOnce { counts: self.counts(), outcome: Counted::Rejected };
+        let (head, body) = request.into_parts();
+        let route = self.route();
+        let patience = route.policy.timing.answer_timeout;
+        let intake = intake::read(body, route.guard.max_request, self.shared.budget.requests(), patience).await;
+        let body = match intake {
+            Ok(body) => body,
+            Err(problem) => return self.problem(&problem, Some(&sent)),
+        };
+        count.outcome = Counted::InProgress;
+        let request = Arc::new(KeyedRequest { head, body, sent: sent.clone() });
+        let id = identity.id();
+        let ended = self.shared.engine.run(self.call(inner, request, identity)).await;
+        let (outcome, answer) = self.deliver(ended, &sent, id);
+        count.outcome = outcome;
+        answer
+    }
+
+    fn call<S, R>(&self, inner: S, request: Arc<KeyedRequest>, identity: Identity) -> Call<Response<ResponseBody>>
+    where
+        S: Service<Request<RequestBody>, Response = Response<R>> + Clone + Send + 'static,
+        S::Future: Send,
+        S::Error: Into<BodyError>,
+        R: Body<Data = Bytes> + Send + 'static,
+        R::Error: Into<BodyError>,
+    {
+        let route = self.route();
+        let fingerprint = fingerprint(&request.head, &request.body.bytes, &route.guard.recipe);
+        let origin = Origin {
+            route: route.policy.route.clone(),
+            method: request.head.method.to_string(),
+            path: request.head.uri.path().to_owned(),
+        };
+        let kept = Arc::clone(&request);
+        let inner = Arc::new(Inner { service: Mutex::new(inner), responses: self.shared.budget.responses().clone() });
+        let work: Work<_> =
+            Arc::new(move |attempt| Box::pin(Arc::clone(&inner).execute(Arc::clone(&request), attempt)));
+        Call {
+            identity,
+            fingerprint,
+            refingerprint: Arc::new(move |recipe| fingerprint_of(&kept, recipe)),
+            origin,
+            policy: Arc::clone(&route.policy),
+            work,
+        }
+    }
+
+    fn deliver(
+        &self,
+        ended: Ended<Response<ResponseBody>>,
+        sent: &SentKey,
+        id: oncekey_core::RecordId,
+    ) -> (Counted, Response<ResponseBody>) {
+        let about = |code| Problem::new(code).about(id);
+        match ended {
+            Ended::Executed { first, verdict } => {
+                let outcome = match verdict {
+                    Verdict::Completed => Counted::Executed,
+                    Verdict::Failed => Counted::Failed,
+                    Verdict::Unknown => Counted::Unknown,
+                };
+                (outcome, first)
+            }
+            Ended::Replayed { response, waited } => {
+                let outcome = if waited { Counted::Waited } else { Counted::Replayed };
+                match answer::replay(&response, self.shared.budget.responses(), sent, id) {
+                    Ok(replay) => (outcome, replay),
+                    Err(problem) if problem.code == Code::Overloaded => {
+                        (Counted::Rejected, self.problem(&problem, Some(sent)))
+                    }
+                    Err(problem) => (outcome, self.problem(&problem.about(id), Some(sent))),
+                }
+            }
+            Ended::InProgress => {
+                let problem = Problem::in_progress(StatusCode::ACCEPTED).about(id);
+                (Counted::InProgress, self.problem(&problem, Some(sent)))
+            }
+            Ended::Mismatch => (Counted::Mismatch, self.problem(&about(Code::KeyReused), Some(sent))),
+            Ended::Unknown => (Counted::Unknown, self.problem(&about(Code::OutcomeUnknown), Some(sent))),
+            Ended::NotExecuted => (Counted::Failed, self.problem(&about(Code::UpstreamUnreachable), Some(sent))),
+            Ended::Overloaded => (Counted::Rejected, self.problem(&Problem::new(Code::Overloaded), Some(sent))),
+            Ended::StoreUnavailable => {
+                (Counted::StoreError, self.problem(&Problem::new(Code::StoreUnavailable), Some(sent)))
+            }
+            Ended::Unreadable => (Counted::StoreError, self.problem(&about(Code::RecordUnreadable), Some(sent))),
+        }
+    }
+
+    /// Turns a request away that has no record to speak of.
+    fn refuse(&self, problem: &Problem, sent: Option<&SentKey>) -> Response<ResponseBody> {
+        self.counts().request(Counted::Rejected);
+        self.problem(problem, sent)
+    }
+
+    fn problem(&self, problem: &Problem, sent: Option<&SentKey>) -> Response<ResponseBody> {
+        self.counts().problem(problem.code);
+        answer::problem(problem, sent, self.route().policy.timing.retry_after)
+    }
+}
+
+fn fingerprint_of(request: &KeyedRequest, recipe: &Recipe) -> Fingerprint {
+    fingerprint(&request.head, &request.body.bytes, recipe)
+}
+
+fn fingerprint(head: &request::Parts, body: &Bytes, recipe: &Recipe) -> Fingerprint {
+    let operation = Operation {
+        method: &head.method,
+        path: head.uri.path(),
+        query: head.uri.query(),
+        headers: &head.headers,
+        body,
+    };
+    Fingerprint::of(&operation, recipe)
+}
