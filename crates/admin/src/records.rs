@@ -31,7 +31,8 @@ pub(crate) async fn list(State(admin): State<Arc<Admin>>, query: Pairs) -> Resul
         let page = admin.ask(admin.store().list(&listing.filter, cursor, listing.limit)).await?;
         let before = records.len();
         records.extend(page.records.iter().filter_map(|listed| RecordView::of_listed(listed, trust)));
-        listing.limit -= u32::try_from(records.len() - before).unwrap_or(listing.limit);
+        let added = u32::try_from(records.len() - before).unwrap_or(u32::MAX);
+        listing.limit = listing.limit.saturating_sub(added);
         match page.next {
             Some(next) if listing.limit > 0 => listing.cursor = Some(next),
             next => break next,

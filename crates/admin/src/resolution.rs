@@ -100,7 +100,7 @@ impl Verdict {
 }
 
 /// A reason of a length that a log line can hold.
-pub fn checked_reason(reason: Option<String>) -> Result<Option<String>, InvalidVerdict> {
+fn checked_reason(reason: Option<String>) -> Result<Option<String>, InvalidVerdict> {
     match reason {
         Some(reason) if reason.chars().count() > MAX_REASON => Err(InvalidVerdict::Reason),
         reason => Ok(reason),

@@ -41,7 +41,6 @@ impl Failure {
     }
 
     /// A needed service, usually the store, is not there.
-    #[expect(dead_code, reason = "for the commands that open a store")]
     pub(crate) fn unavailable(message: impl fmt::Display) -> Self {
         Self { exit: Exit::Unavailable, message: message.to_string() }
     }

@@ -177,7 +177,6 @@ impl SecretRef {
 
 impl Secret {
     /// The secret itself.
-    #[cfg_attr(not(test), expect(dead_code, reason = "for the admin listener, which compares it"))]
     pub(crate) fn expose(&self) -> &str {
         &self.0
     }
