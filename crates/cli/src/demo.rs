@@ -90,11 +90,15 @@ impl Addresses {
 
 Send an order, twice; it is created once:
 
-  curl -i http://{front}/orders -H 'X-Account-Id: acc-1' -H 'Idempotency-Key: order-1'     -H 'Content-Type: application/json'     -d '{{"items":[{{"sku":"SKU-1","qty":2}}],"amount":1200,"currency":"RUB"}}'
+  curl -i http://{front}/orders -H 'X-Account-Id: acc-1' -H 'Idempotency-Key: order-1' \
+    -H 'Content-Type: application/json' \
+    -d '{{"items":[{{"sku":"SKU-1","qty":2}}],"amount":1200,"currency":"RUB"}}'
 
 The same key for another amount is refused:
 
-  curl -i http://{front}/orders -H 'X-Account-Id: acc-1' -H 'Idempotency-Key: order-1'     -H 'Content-Type: application/json'     -d '{{"items":[{{"sku":"SKU-1","qty":2}}],"amount":1201,"currency":"RUB"}}'
+  curl -i http://{front}/orders -H 'X-Account-Id: acc-1' -H 'Idempotency-Key: order-1' \
+    -H 'Content-Type: application/json' \
+    -d '{{"items":[{{"sku":"SKU-1","qty":2}}],"amount":1201,"currency":"RUB"}}'
 
 Ctrl-C ends it.
 

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use oncekey_admin::resolution::{self, checked_reason, parse_response};
+use oncekey_admin::resolution::{self, parse_response};
 use oncekey_core::Namespace;
 use oncekey_store::Filter;
 
@@ -28,7 +28,7 @@ pub(super) async fn run(command: RecordsCommand, loaded: Loaded) -> Result<(), F
             with_console(output.json, async |console| operator::show(&*store, &record, detail, console).await).await
         }
         RecordsCommand::Resolve { selection, verdict, response, change, output } => {
-            let change = checked(change)?;
+            let change = how(change);
             let verdict = judged(verdict, response.as_deref(), change.reason.clone())?;
             let (store, selection) = (opening::for_operator(config).await?, selected(namespace, selection));
             let resolve = async |console: &mut operator::Console<'_>| {
@@ -37,7 +37,7 @@ pub(super) async fn run(command: RecordsCommand, loaded: Loaded) -> Result<(), F
             with_console(output.json, resolve).await
         }
         RecordsCommand::Purge { selection, change, output } => {
-            let change = checked(change)?;
+            let change = how(change);
             let (store, selection) = (opening::for_operator(config).await?, selected(namespace, selection));
             let purge =
                 async |console: &mut operator::Console<'_>| operator::purge(&*store, selection, &change, console).await;
@@ -65,10 +65,9 @@ fn selected(namespace: &Namespace, selection: Selection) -> operator::Selection 
     }
 }
 
-fn checked(change: Change) -> Result<operator::Change, Failure> {
+fn how(change: Change) -> operator::Change {
     let Change { dry_run, yes, reason } = change;
-    let reason = checked_reason(reason).map_err(Failure::usage)?;
-    Ok(operator::Change { dry_run, yes, reason })
+    operator::Change { dry_run, yes, reason }
 }
 
 fn judged(verdict: Verdict, response: Option<&Path>, reason: Option<String>) -> Result<resolution::Verdict, Failure> {
