@@ -65,6 +65,12 @@ impl Attempt {
     /// `hold`, nobody else executes meanwhile, so that window costs a wrong `unknown` and never a second execution.
     pub async fn begin(&self) -> Result<(), NotExecuted> {
         fault::point("before_send").await;
+        self.confirm().await?;
+        fault::point("after_check").await;
+        Ok(())
+    }
+
+    async fn confirm(&self) -> Result<(), NotExecuted> {
         let since_claim = self.claim.clock.elapsed().saturating_sub(self.claim.at);
         if since_claim < self.claim.lease || fault::broken("send_after_lease") {
             return Ok(());
