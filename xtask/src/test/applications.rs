@@ -18,7 +18,9 @@ struct Component {
     check: &'static [&'static str],
 }
 
-const COMPONENTS: [Component; 4] = [
+const COMPONENTS: [Component; 5] = [
+    // What the demo prints is run as it is printed.
+    Component { package: "curl", check: &["curl", "--version"] },
     Component { package: "python3", check: &["python3", "--version"] },
     // Debian splits these off; without ensurepip an environment has no pip.
     Component { package: "python3-venv", check: &["python3", "-c", "import venv, ensurepip"] },
@@ -46,11 +48,10 @@ fn install_components() -> Result {
         return Err(format!("the tests need {}: install it and run this again", missing.join(", ")).into());
     }
     let apt = |arguments: &[&str]| {
-        let mut command = Command::new(if as_root { "apt-get" } else { "sudo" });
-        if !as_root {
-            command.arg("apt-get");
-        }
-        workspace::run(command.args(arguments))
+        // `env` goes between, since sudo doesn't hand the environment on.
+        let words = ["sudo", "env", "DEBIAN_FRONTEND=noninteractive", "apt-get"];
+        let words = if as_root { &words[1..] } else { &words[..] };
+        workspace::run(Command::new(words[0]).args(&words[1..]).args(arguments))
     };
     apt(&["update"])?;
     apt(&[&["install", "--yes", "--no-install-recommends"][..], &missing].concat())?;
