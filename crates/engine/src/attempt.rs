@@ -53,7 +53,7 @@ pub(crate) struct Confirmed {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) token: Token,
-    /// [`Clock::elapsed`] from before the claim was sent: the claim can't have been confirmed earlier.
+    /// [`Clock::elapsed`] from before the last heartbeat before the claim: both are valid for a lease from then on (E4).
     pub(crate) at: Duration,
     pub(crate) lease: Duration,
 }
@@ -71,8 +71,8 @@ impl Attempt {
     }
 
     async fn confirm(&self) -> Result<(), NotExecuted> {
-        let since_claim = self.claim.clock.elapsed().saturating_sub(self.claim.at);
-        if since_claim < self.claim.lease || fault::broken("send_after_lease") {
+        let since_heartbeat = self.claim.clock.elapsed().saturating_sub(self.claim.at);
+        if since_heartbeat < self.claim.lease || fault::broken("send_after_lease") {
             return Ok(());
         }
         let read = tokio::time::timeout(self.claim.lease, self.claim.store.read(self.id)).await;

@@ -70,7 +70,7 @@ impl<A: Send + 'static> Lead<A> {
                 return self.end(reply, Over::Overloaded);
             };
             let claim = self.claim(replaces.take());
-            let (token, asked) = (claim.token, self.node.clock.elapsed());
+            let (token, alive_since) = (claim.token, self.node.alive_since());
             fault::point("before_claim").await;
             match ask(&*self.node.store, &self.node.recorder, claim, self.node.settings.store_timeout).await {
                 Answer::Unavailable => return self.end(reply, Over::StoreUnavailable),
@@ -79,7 +79,7 @@ impl<A: Send + 'static> Lead<A> {
                     let open = OpenClaim::executing(&self.node.recorder, self.leading.id, token);
                     fault::point("after_claim").await;
                     self.leading.flight.enter(Phase::Running);
-                    let claim = self.confirmed(token, asked);
+                    let claim = self.confirmed(token, alive_since);
                     let execution = self.execute(attempt, claim, open, &mut reply).await;
                     drop(permit);
                     match execution {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use oncekey_core::{OwnerId, Timestamp};
 use oncekey_store::{Clock, Store, StoreError, Swept};
+use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 use tokio_util::sync::CancellationToken;
@@ -37,6 +38,8 @@ pub(crate) struct Node<A> {
     pub(crate) executions: TaskTracker,
     pub(crate) cut: CancellationToken,
     store_time: StoreTime,
+    /// [`Clock::elapsed`] from before the last heartbeat that the store took.
+    beaten: Mutex<Duration>,
     background: Background,
 }
 
@@ -53,6 +56,7 @@ impl<A: Send + 'static> Node<A> {
         settings: Settings,
     ) -> Result<Arc<Self>, StoreError> {
         let owner = OwnerId::from_bytes(random::bits());
+        let beaten = Mutex::new(clock.elapsed());
         let now = store.heartbeat(owner, settings.lease).await?;
         let background = Background { tasks: TaskTracker::new(), stop: CancellationToken::new() };
         let executions = TaskTracker::new();
@@ -69,6 +73,7 @@ impl<A: Send + 'static> Node<A> {
             executions,
             cut: CancellationToken::new(),
             store_time: StoreTime::default(),
+            beaten,
             settings,
             store,
             clock,
@@ -97,12 +102,25 @@ impl<A: Send + 'static> Node<A> {
         self.store_time.is_trusted()
     }
 
+    /// Since when, by [`Clock::elapsed`], this process has been sure to count as alive: for a lease from then on, also
+    /// without another heartbeat. A claim is valid no longer than that, however young it is (E4).
+    pub(crate) fn alive_since(&self) -> Duration {
+        *self.beaten.lock()
+    }
+
+    async fn heartbeat(&self) -> Result<Timestamp, StoreError> {
+        let asked = self.clock.elapsed();
+        let now = self.store.heartbeat(self.owner, self.settings.lease).await?;
+        *self.beaten.lock() = asked;
+        Ok(now)
+    }
+
     /// Keeps this process's claims valid (E4). A beat that fails is only late: what runs goes on, and counts when it ends.
     async fn beat(self: Arc<Self>) {
         let every = self.settings.lease / 3;
         loop {
             tokio::time::sleep(every).await;
-            match timeout(self.settings.lease, self.store.heartbeat(self.owner, self.settings.lease)).await {
+            match timeout(self.settings.lease, self.heartbeat()).await {
                 Ok(Ok(now)) => {
                     self.trusts_expiry_at(now);
                 }
@@ -117,7 +135,7 @@ impl<A: Send + 'static> Node<A> {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
-            let now = match self.store.heartbeat(self.owner, self.settings.lease).await {
+            let now = match self.heartbeat().await {
                 Ok(now) => now,
                 Err(error) => {
                     tracing::warn!(%error, "sweeping is put off: the store doesn't answer");
