@@ -10,7 +10,7 @@ use crate::workspace::{self, cargo};
 use crate::{Result, tidy};
 
 /// Features that only tests turn on.
-const TEST_FEATURES: &[&str] = &[];
+const TEST_FEATURES: &[&str] = &["oncekey-cli/fault-points"];
 
 /// A part of the test run.
 struct Step {
@@ -46,7 +46,7 @@ fn doc() -> Result {
 }
 
 fn features() -> Vec<String> {
-    if TEST_FEATURES.is_empty() { Vec::new() } else { vec!["--features".to_owned(), TEST_FEATURES.join(",")] }
+    vec!["--features".to_owned(), TEST_FEATURES.join(",")]
 }
 
 /// The names that `--only` takes.
