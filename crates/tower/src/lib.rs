@@ -17,9 +17,11 @@ mod body;
 mod budget;
 mod counts;
 mod execute;
+mod gathered;
 mod intake;
 mod keyed;
 mod layer;
+mod request;
 mod route;
 mod stream;
 
