@@ -55,7 +55,7 @@ pub(crate) fn replay(
         }
     };
     // Waiting for room would keep the body in memory meanwhile, so there is either room now or none.
-    let body = match room.try_take(body.len() as u64) {
+    let body = match room.try_give(&body) {
         Ok(Some(share)) => ResponseBody::budgeted(body, share),
         Ok(None) => ResponseBody::whole(body),
         Err(NoRoom) => return Err(Problem::because(Code::Overloaded, NO_ROOM)),

@@ -97,7 +97,9 @@ impl<S> Inner<S> {
             }
             held.push(&data);
         }
-        arrived.whole(held.into_bytes(), share)
+        let bytes = held.into_bytes();
+        let share = share.map(|share| self.responses.give(&bytes, share));
+        arrived.whole(bytes, share)
     }
 
     /// Room for an answer, awaited for half of the time that is left. An answer without room is streamed and not kept

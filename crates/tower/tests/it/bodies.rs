@@ -6,6 +6,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use futures_util::TryStreamExt;
 use futures_util::stream::{self, StreamExt};
+use http::{HeaderMap, HeaderName, HeaderValue};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full, StreamBody};
@@ -28,6 +29,13 @@ pub(crate) fn pieces<const N: usize>(pieces: [Result<Bytes, &'static str>; N]) -
 /// A chunked body that is read without an error.
 pub(crate) fn chunked<const N: usize>(chunks: [&'static [u8]; N]) -> TestBody {
     pieces(chunks.map(|chunk| Ok(Bytes::from_static(chunk))))
+}
+
+/// A body with trailers.
+pub(crate) fn with_trailers(bytes: &'static str) -> TestBody {
+    let trailers = HeaderMap::from_iter([(HeaderName::from_static("x-sum"), HeaderValue::from_static("1"))]);
+    let frames = [Frame::data(Bytes::from_static(bytes.as_bytes())), Frame::trailers(trailers)];
+    StreamBody::new(stream::iter(frames.map(Ok))).boxed_unsync()
 }
 
 pub(crate) type Feed = mpsc::UnboundedSender<Result<Bytes, BodyError>>;

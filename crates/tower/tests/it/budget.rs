@@ -176,7 +176,8 @@ async fn an_answer_that_finds_no_room_is_delivered_whole_and_not_stored() {
 #[tokio::test(start_paused = true)]
 async fn a_replay_without_room_says_that_the_operation_is_completed() {
     let world = tiny(Upstream::answering(|| created(vec![7; 90 * KIB]))).await;
-    let stuck = world.head(order("k")).await;
+    world.send(order("k")).await;
+    let stuck = world.head(order("stuck")).await;
     let answer = world.send(order("k")).await;
     assert_eq!((problem(&answer), lines(&answer, "Retry-After")), (Some("overloaded"), vec!["2"]));
     assert_eq!(lines(&answer, "Oncekey-Operation-Id"), [id("k").to_string()]);
@@ -184,6 +185,30 @@ async fn a_replay_without_room_says_that_the_operation_is_completed() {
     assert!(json["detail"].as_str().unwrap().contains("is completed"), "{json}");
     drop(stuck);
     assert!(replayed(&world.send(order("k")).await));
+}
+
+#[tokio::test(start_paused = true)]
+async fn answers_that_give_the_same_bytes_take_room_for_them_once() {
+    let (gate, upstream) = gated(|| created(vec![7; 90 * KIB]));
+    let world = tiny(upstream).await;
+    let clients: Vec<_> = (0..20).map(|_| world.spawn_head(order("k"))).collect();
+    settle().await;
+    gate.notify_one();
+    let mut answers = Vec::new();
+    for client in clients {
+        answers.push(client.await.unwrap());
+    }
+    answers.push(world.head(order("k")).await);
+    let other = world.spawn(order("other"));
+    settle().await;
+    gate.notify_one();
+    settle().await;
+    assert!(!other.is_finished(), "the room is taken until the last of them is given");
+    for answer in answers {
+        let answer = whole(answer).await;
+        assert_eq!((answer.status().as_u16(), answer.body().len()), (201, 90 * KIB));
+    }
+    assert_eq!(other.await.unwrap().body().len(), 90 * KIB);
 }
 
 #[tokio::test(start_paused = true)]
