@@ -61,8 +61,9 @@ fn scope(headers: &HeaderMap, sources: &[ScopeSource]) -> Result<Scope, Problem>
         let found = match source {
             ScopeSource::Header(name) => from_header(headers, name, source)?,
             ScopeSource::Authorization => one_line(headers, &AUTHORIZATION)?
-                .filter(|value| !value.is_empty())
-                .map(|value| Scope::of_credential(value.as_bytes())),
+                .map(|value| value.as_bytes().trim_ascii())
+                .filter(|credential| !credential.is_empty())
+                .map(Scope::of_credential),
             ScopeSource::Static(value) => Scope::new(&source.to_string(), value).ok(),
         };
         if let Some(scope) = found {
