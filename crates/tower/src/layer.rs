@@ -125,7 +125,9 @@ where
     R: Body<Data = Bytes> + Send + 'static,
     R::Error: Into<BodyError>,
 {
-    let response = inner.call(request.map(RequestBody::streaming));
+    let body =
+        |body: B| if body.is_end_stream() { RequestBody::whole(Bytes::new()) } else { RequestBody::streaming(body) };
+    let response = inner.call(request.map(body));
     Box::pin(async move { Ok(response.await?.map(ResponseBody::streaming)) })
 }
 

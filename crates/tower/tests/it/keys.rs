@@ -103,6 +103,16 @@ async fn safe_methods_pass_with_or_without_a_key() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_offer_of_another_version_of_http_does_not_keep_a_keyed_request_from_being_executed() {
+    let world = World::of(Upstream::counting()).await;
+    for (runs, offer) in [(1, "h2c"), (2, "HTTP/2.0, h2c"), (3, "")] {
+        let request = post(&format!("k-{runs}")).header("Upgrade", offer).body(full("{}")).unwrap();
+        assert_eq!(problem(&world.send(request).await), None, "{offer}");
+        assert_eq!(world.runs(), runs, "{offer}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn every_answer_to_a_keyed_request_carries_its_key() {
     let world = World::of(Upstream::counting()).await;
     world.send(order("k-1")).await;

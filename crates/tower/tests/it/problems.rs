@@ -92,8 +92,8 @@ async fn of_the_key_and_the_scope() {
 async fn of_the_request_itself() {
     let world = World::of(Upstream::counting()).await;
     let expected = refused(400, "request-invalid", "Request invalid", Some("\"k\""));
-    for (name, value) in [("Upgrade", "websocket"), ("Connection", "keep-alive, Upgrade")] {
-        let upgrade = world.send(post("\"k\"").header(name, value).body(Untouched(1)).unwrap()).await;
+    for protocol in ["websocket", "h2c, websocket", "custom/2"] {
+        let upgrade = world.send(post("\"k\"").header("Upgrade", protocol).body(Untouched(1)).unwrap()).await;
         assert_problem(&upgrade, &expected);
     }
     let cut = world.send(post("\"k\"").body(pieces([Ok("{".into()), Err("cut")])).unwrap()).await;
