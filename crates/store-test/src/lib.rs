@@ -1,1 +1,35 @@
-//! The suite that every oncekey store must pass, written once.
+//! The suite that every oncekey store must pass, written once, and a store that fails on command.
+//!
+//! A store runs the whole suite by one line in its tests, with a function that makes a [`Fixture`]:
+//!
+//! ```
+//! # use std::sync::Arc;
+//! # use oncekey_store::MemoryStore;
+//! # use oncekey_store_test::{Fixture, START};
+//! fn memory() -> Fixture {
+//!     Fixture::new(|clock| Arc::new(MemoryStore::new(clock)))
+//! }
+//! # #[cfg(test)]
+//! oncekey_store_test::suite!(memory);
+//! # let _ = memory();
+//! ```
+//!
+//! Each case is an `async fn(Fixture)` in [`cases`] that panics when the store is wrong, so that a test of the suite
+//! itself can hand it a broken store and demand the panic. [`suite!`] holds the one list of them; a test compares it
+//! with the sources. What a store alone can show (files, settings, its own faults) is left to its own tests.
+
+#![expect(clippy::missing_panics_doc, reason = "panicking is how a test reports; each doc says what is demanded")]
+
+pub mod cases;
+pub mod samples;
+
+mod expect;
+mod faulty;
+mod fixture;
+mod gate;
+mod suite;
+
+pub use expect::{fenced, granted, held, written};
+pub use faulty::{Fault, FaultyStore, Op};
+pub use fixture::{Fixture, LEASE, START};
+pub use gate::Gate;

@@ -1,0 +1,11 @@
+//! The cases of the suite, by what they are about. Each panics when the store under test is wrong.
+
+pub mod claiming;
+pub mod counting;
+pub mod listing;
+pub mod living;
+pub mod operating;
+pub mod outcomes;
+pub mod replacing;
+pub mod responses;
+pub mod sweeping;

@@ -1,0 +1,62 @@
+//! Counts and sizes, and what a store says about itself.
+
+use oncekey_core::{PromiseClass, State};
+
+use crate::{Fixture, samples, written};
+
+/// Replays add up over calls, handles and states; an id without a record is passed over.
+pub async fn replays_add_up(f: Fixture) {
+    let (one, two) = (f.claimed("acc-1", "one").await, f.claimed("acc-1", "two").await);
+    let absent = samples::identity("acc-1", "absent").id();
+    written(&f.store.record(one.identity.id(), one.token, samples::completed("x")).await);
+    let before = f.found(&one.identity).await;
+    f.store.count_replays(&[(one.identity.id(), 2), (absent, 9), (two.identity.id(), 1)]).await.expect("counted");
+    f.other.count_replays(&[(one.identity.id(), 3)]).await.expect("counted");
+    f.store.count_replays(&[]).await.expect("counted");
+    let after = f.found(&one.identity).await;
+    assert_eq!((after.record.replays, f.found(&two.identity).await.record.replays), (5, 1));
+    assert_eq!(after.response, before.response);
+    assert_eq!(after.record.times, before.record.times);
+    assert!(f.store.read(absent).await.expect("read").is_none());
+}
+
+/// Records are counted by stored state, with a zero for every state that has none.
+pub async fn stats_count_by_state(f: Fixture) {
+    let empty = f.store.stats().await.expect("stats");
+    assert_eq!(empty.records.len(), State::ALL.len());
+    assert!(empty.records.values().all(|count| *count == 0));
+    for (key, outcome) in [
+        ("a", Some(samples::completed("x"))),
+        ("b", Some(samples::completed("x"))),
+        ("c", Some(samples::failed())),
+        ("d", None),
+        ("e", None),
+        ("f", None),
+    ] {
+        let claim = f.claimed("acc-1", key).await;
+        if let Some(outcome) = outcome {
+            written(&f.store.record(claim.identity.id(), claim.token, outcome).await);
+        }
+    }
+    let stats = f.other.stats().await.expect("stats");
+    let expected = [("processing", 3), ("completed", 2), ("failed", 1), ("unknown", 0)];
+    assert_eq!(stats.records, expected.into());
+}
+
+/// The bytes grow with what is stored.
+pub async fn stats_tell_the_size(f: Fixture) {
+    let claim = f.claimed("acc-1", "k").await;
+    let before = f.store.stats().await.expect("stats").bytes;
+    let body = samples::with_body(vec![0xa5; 1024 * 1024].into());
+    let outcome = oncekey_store::Outcome { event: oncekey_core::Event::Complete, response: Some(body) };
+    written(&f.store.record(claim.identity.id(), claim.token, outcome).await);
+    let after = f.store.stats().await.expect("stats").bytes;
+    assert!(after >= before + 1024 * 1024, "{before} then {after}");
+}
+
+/// A store that promises less than `at_most_once` says why, and one that promises it has nothing to say (G2).
+pub async fn a_promise_names_what_falls_short(f: Fixture) {
+    let promise = f.store.promise().await.expect("a promise");
+    assert_eq!(promise.class < PromiseClass::AtMostOnce, !promise.shortfalls.is_empty(), "{promise:?}");
+    assert!(!f.store.describe().is_empty());
+}

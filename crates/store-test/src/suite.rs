@@ -1,0 +1,103 @@
+//! The one list of cases, and the macro that turns it into tests.
+
+/// Expands to one `#[tokio::test]` per case, in modules named as the cases' files. `$fixture` is a function without
+/// arguments that makes a [`Fixture`](crate::Fixture).
+#[macro_export]
+macro_rules! suite {
+    ($fixture:path) => {
+        $crate::suite! {
+            @$fixture;
+            claiming:
+                first_claim_is_granted
+                second_claim_is_held
+                own_claim_found_again_is_granted
+                own_claim_that_ended_is_held
+                of_64_concurrent_claims_one_is_granted
+                a_thousand_claims_on_other_keys_are_all_granted
+                identities_never_meet
+                awkward_texts_are_kept
+                an_unclaimed_record_is_absent;
+            replacing:
+                a_failed_record_is_attempted_again
+                another_attempt_keeps_the_fingerprint
+                an_expired_record_is_replaced_afresh
+                a_record_whose_state_changed_is_held
+                a_record_whose_token_changed_is_held
+                a_claim_that_is_valid_again_is_held
+                a_token_of_a_purged_record_is_fenced
+                replacing_a_purged_record_starts_afresh;
+            outcomes:
+                outcomes_follow_the_transition_table
+                another_token_is_fenced
+                other_events_are_no_outcomes
+                a_repeated_outcome_is_written_once
+                a_late_outcome_counts_after_the_lapse
+                a_late_outcome_counts_after_the_sweep
+                a_late_outcome_counts_after_an_operators_failed
+                an_operators_completed_fences;
+            responses:
+                bodies_are_kept_to_the_byte
+                a_body_not_stored_is_told_from_an_empty_one
+                header_lines_are_kept
+                statuses_are_kept
+                a_failed_record_keeps_its_answer
+                a_large_body_is_kept
+                a_later_answer_replaces_the_earlier;
+            living:
+                a_heartbeat_is_valid_for_its_lease
+                an_owner_without_heartbeat_is_not_alive
+                a_retired_owner_is_not_alive
+                a_claim_lapses_at_its_deadline
+                an_expired_record_is_still_reported
+                a_peek_reads_many_without_answers;
+            sweeping:
+                only_expired_records_are_deleted
+                the_given_time_decides
+                a_live_claim_is_never_swept
+                a_claim_without_owner_is_marked
+                a_claim_past_its_deadline_is_marked_as_of_it
+                a_claim_lapsed_long_ago_is_deleted
+                a_step_is_bounded
+                claims_and_sweeps_get_along;
+            listing:
+                nothing_is_listed_of_nothing
+                the_newest_claim_comes_first
+                each_filter_applies
+                the_state_filter_goes_by_what_a_record_counts_as
+                pages_are_stable
+                the_last_page_has_no_next
+                a_foreign_cursor_is_refused;
+            operating:
+                resolving_as_completed_gives_the_answer
+                resolving_as_failed_lets_a_retry_run
+                a_lapsed_claim_is_resolved_as_unknown
+                only_unknown_is_resolved
+                an_absent_record_is_not_resolved
+                purging_deletes
+                a_live_claim_is_not_purged;
+            counting:
+                replays_add_up
+                stats_count_by_state
+                stats_tell_the_size
+                a_promise_names_what_falls_short;
+        }
+    };
+    (@$fixture:path; $($group:ident: $($case:ident)+;)+) => {
+        $crate::suite!(@groups $fixture, $($group [$($case)+])+);
+    };
+    (@groups $fixture:path, $($group:ident $cases:tt)+) => {
+        $($crate::suite!(@group $fixture, $group $cases);)+
+    };
+    (@group $fixture:path, $group:ident [$($case:ident)+]) => {
+        mod $group {
+            #[allow(unused_imports, reason = "the fixture's path may be relative to the caller's module")]
+            use super::*;
+            $(
+                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                async fn $case() {
+                    $crate::cases::$group::$case($fixture()).await;
+                }
+            )+
+        }
+    };
+}

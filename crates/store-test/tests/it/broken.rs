@@ -1,0 +1,140 @@
+//! A store with one deliberate defect, over the memory store.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use oncekey_core::response::RecordedBody;
+use oncekey_core::{OwnerId, RecordId, RecordedResponse, Timestamp, Token};
+use oncekey_store::{
+    Claim, Claimed, Cursor, Filter, Found, Outcome, Page, Promise, Purged, Recorded, Resolution, Resolved, Stats,
+    Store, StoreError, Swept,
+};
+
+/// What is wrong with the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Defect {
+    /// A claim that finds a record is granted all the same.
+    GrantsTwice,
+    /// An outcome is written whatever its token.
+    IgnoresTokens,
+    /// A claim replaces a record whatever state it is in by now.
+    IgnoresStates,
+    /// A sweep goes by a clock of its own, years ahead.
+    SweepsLive,
+    /// Bodies pass through text.
+    KeepsTextOnly,
+    /// Every page is the first.
+    ForgetsCursors,
+    /// A key's case is lost.
+    FoldsCase,
+    /// A retired owner stays alive.
+    NeverRetires,
+    /// A running record is purged.
+    PurgesLive,
+}
+
+pub(crate) struct Broken(pub(crate) Arc<dyn Store>, pub(crate) Defect);
+
+impl Broken {
+    fn has(&self, defect: Defect) -> bool {
+        self.1 == defect
+    }
+
+    fn damage(&self, found: Found) -> Found {
+        let response = found.response.map(|response| {
+            let RecordedBody::Stored(body) = &response.body else { return response };
+            let text = String::from_utf8_lossy(body).into_owned();
+            let body = if self.has(Defect::KeepsTextOnly) { Bytes::from(text) } else { body.clone() };
+            Arc::new(RecordedResponse { body: RecordedBody::Stored(body), ..RecordedResponse::clone(&response) })
+        });
+        Found { response, ..found }
+    }
+}
+
+#[async_trait]
+impl Store for Broken {
+    async fn claim(&self, mut claim: Claim) -> Result<Claimed, StoreError> {
+        if self.has(Defect::FoldsCase) {
+            let folded = claim.identity.key.as_str().to_ascii_lowercase();
+            claim.identity.key = oncekey_core::Key::from_decoded(&folded).expect("still a key");
+        }
+        if self.has(Defect::IgnoresStates) {
+            let found = self.0.read(claim.identity.id()).await?;
+            claim.replaces = claim.replaces.zip(found).map(|(replaces, found)| oncekey_store::Replaces {
+                token: found.record.token,
+                state: found.record.state,
+                ..replaces
+            });
+        }
+        match self.0.claim(claim).await? {
+            Claimed::Held(found) if self.has(Defect::GrantsTwice) => {
+                Ok(Claimed::Granted { attempt: found.record.attempts, now: found.now })
+            }
+            Claimed::Held(found) => Ok(Claimed::Held(Box::new(self.damage(*found)))),
+            granted @ Claimed::Granted { .. } => Ok(granted),
+        }
+    }
+
+    async fn record(&self, id: RecordId, mut token: Token, outcome: Outcome) -> Result<Recorded, StoreError> {
+        if self.has(Defect::IgnoresTokens) {
+            token = self.0.read(id).await?.map_or(token, |found| found.record.token);
+        }
+        self.0.record(id, token, outcome).await
+    }
+
+    async fn read(&self, id: RecordId) -> Result<Option<Found>, StoreError> {
+        Ok(self.0.read(id).await?.map(|found| self.damage(found)))
+    }
+
+    async fn peek(&self, ids: &[RecordId]) -> Result<Vec<Found>, StoreError> {
+        self.0.peek(ids).await
+    }
+
+    async fn heartbeat(&self, owner: OwnerId, lease: Duration) -> Result<Timestamp, StoreError> {
+        self.0.heartbeat(owner, lease).await
+    }
+
+    async fn retire(&self, owner: OwnerId) -> Result<(), StoreError> {
+        if self.has(Defect::NeverRetires) { Ok(()) } else { self.0.retire(owner).await }
+    }
+
+    async fn sweep(&self, now: Timestamp, limit: u32) -> Result<Swept, StoreError> {
+        let ahead = if self.has(Defect::SweepsLive) { Duration::from_hours(900 * 24) } else { Duration::ZERO };
+        self.0.sweep(now.after(ahead), limit).await
+    }
+
+    async fn count_replays(&self, replays: &[(RecordId, u32)]) -> Result<(), StoreError> {
+        self.0.count_replays(replays).await
+    }
+
+    async fn list(&self, filter: &Filter, cursor: Option<Cursor>, limit: u32) -> Result<Page, StoreError> {
+        self.0.list(filter, cursor.filter(|_| !self.has(Defect::ForgetsCursors)), limit).await
+    }
+
+    async fn resolve(&self, id: RecordId, resolution: Resolution) -> Result<Resolved, StoreError> {
+        self.0.resolve(id, resolution).await
+    }
+
+    async fn purge(&self, id: RecordId) -> Result<Purged, StoreError> {
+        if self.has(Defect::PurgesLive)
+            && let Some(found) = self.0.read(id).await?
+        {
+            self.0.retire(found.record.owner).await?;
+        }
+        self.0.purge(id).await
+    }
+
+    async fn stats(&self) -> Result<Stats, StoreError> {
+        self.0.stats().await
+    }
+
+    async fn promise(&self) -> Result<Promise, StoreError> {
+        self.0.promise().await
+    }
+
+    fn describe(&self) -> String {
+        self.0.describe()
+    }
+}
