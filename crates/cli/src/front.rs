@@ -23,6 +23,7 @@ use http::{HeaderValue, Request, Response};
 use hyper::server::conn::http1::Builder;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use oncekey_engine::fault;
 use oncekey_tower::{BodyError, ResponseBody};
 use tokio::net::{TcpListener, TcpStream};
 use tower::Service;
@@ -81,7 +82,7 @@ where
         .header_read_timeout(options.head_timeout)
         .max_buf_size(BUFFER)
         // A client may end its side once the request is sent; it still gets the answer (E3).
-        .half_close(true);
+        .half_close(!fault::broken("tie_to_client"));
     drain.spawn(accept(listener, http, service, drain.clone()));
 }
 

@@ -5,11 +5,12 @@ mod signals;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::{HeaderName, Response};
 use oncekey_admin::{Access, AdminOptions, AdminToken, Node, Readiness, install_metrics, publish_build, router};
 use oncekey_core::ScopeSource;
-use oncekey_engine::{Engine, Settings};
+use oncekey_engine::{Engine, Settings, fault};
 use oncekey_store::{Clock, Store, SystemClock};
 use oncekey_tower::{Budget, IdempotencyLayer, ResponseBody, Routes};
 use tokio::net::TcpListener;
@@ -105,8 +106,9 @@ pub(crate) async fn run(config: Config, token: Option<Secret>, listeners: Listen
 
 /// Ends the connections, then the executions, both within the one drain time (D4).
 async fn end(config: &Config, drain: &Drain, engine: &Engine<Response<ResponseBody>>) {
-    let over = Instant::now() + config.drain.delay + config.drain.limit;
-    let connections = drain.drain(config.drain.delay, config.drain.limit).await;
+    let limit = if fault::broken("no_drain") { Duration::ZERO } else { config.drain.limit };
+    let over = Instant::now() + config.drain.delay + limit;
+    let connections = drain.drain(config.drain.delay, limit).await;
     let executions = engine.shutdown(over.saturating_duration_since(Instant::now())).await;
     tracing::info!(cut_connections = connections, cut_executions = executions, "drained");
 }

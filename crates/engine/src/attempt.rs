@@ -53,7 +53,7 @@ pub(crate) struct Confirmed {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) token: Token,
-    /// [`Clock::elapsed`] from before the claim was sent: the claim can't have been confirmed earlier.
+    /// [`Clock::elapsed`] from before the last heartbeat before the claim: both are valid for a lease from then on (E4).
     pub(crate) at: Duration,
     pub(crate) lease: Duration,
 }
@@ -65,8 +65,14 @@ impl Attempt {
     /// `hold`, nobody else executes meanwhile, so that window costs a wrong `unknown` and never a second execution.
     pub async fn begin(&self) -> Result<(), NotExecuted> {
         fault::point("before_send").await;
-        let since_claim = self.claim.clock.elapsed().saturating_sub(self.claim.at);
-        if since_claim < self.claim.lease || fault::broken("send_after_lease") {
+        self.confirm().await?;
+        fault::point("after_check").await;
+        Ok(())
+    }
+
+    async fn confirm(&self) -> Result<(), NotExecuted> {
+        let since_heartbeat = self.claim.clock.elapsed().saturating_sub(self.claim.at);
+        if since_heartbeat < self.claim.lease || fault::broken("send_after_lease") {
             return Ok(());
         }
         let asked = self.claim.clock.elapsed();

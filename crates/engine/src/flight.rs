@@ -10,7 +10,7 @@ use oncekey_core::{Fingerprint, RecordId, RecordedResponse};
 use parking_lot::Mutex;
 use tokio::sync::{oneshot, watch};
 
-use crate::Ended;
+use crate::{Ended, fault};
 
 /// Where a flight stands.
 #[derive(Clone)]
@@ -152,7 +152,11 @@ impl<A> Flights<A> {
 
     /// Joins the flight of a record, or begins it.
     pub(crate) fn board(self: &Arc<Self>, id: RecordId, fingerprint: &Fingerprint) -> Boarded<A> {
-        match self.by_id.lock().entry(id) {
+        let mut by_id = self.by_id.lock();
+        if fault::broken("no_flights") {
+            by_id.remove(&id);
+        }
+        match by_id.entry(id) {
             Entry::Occupied(flight) => Boarded::Follower(Arc::clone(flight.get())),
             Entry::Vacant(place) => {
                 let flight = Arc::clone(place.insert(Arc::new(Flight::new(fingerprint.clone()))));

@@ -81,7 +81,7 @@ impl<A: Send + 'static> Lead<A> {
             // A record that is carried on keeps its own fingerprint (F9).
             let afresh = replaces.is_none_or(|seen: Replaces| seen.expired);
             let claim = self.claim(replaces.take());
-            let (token, asked) = (claim.token, self.node.clock.elapsed());
+            let (token, alive_since, asked) = (claim.token, self.node.alive_since(), self.node.clock.elapsed());
             fault::point("before_claim").await;
             match ask(&self.node.store, &self.node.recorder, claim, self.node.settings.store_timeout).await {
                 Answer::Unavailable => return self.end(reply, Over::StoreUnavailable),
@@ -94,7 +94,7 @@ impl<A: Send + 'static> Lead<A> {
                         self.leading.flight.compare_with(&self.call().fingerprint);
                     }
                     self.leading.flight.enter(Phase::Running);
-                    let claim = self.confirmed(token, asked);
+                    let claim = self.confirmed(token, alive_since);
                     let execution = self.execute(attempt, claim, open, &mut reply).await;
                     drop(permit);
                     match execution {
