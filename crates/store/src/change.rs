@@ -147,7 +147,10 @@ pub fn on_resolution(record: &Record, owner_alive: bool, resolution: &Resolution
     let Some(counts_as) = counts_as(record, owner_alive, now) else {
         return OnResolution::Answer(Resolved::NotFound);
     };
-    match transition(Some(counts_as), event, true) {
+    // What only counts as unknown becomes it first; the lapse is a transition of its own.
+    let lapsed = on_lapse(record, owner_alive, now);
+    let record = lapsed.as_ref().unwrap_or(record);
+    match transition(Some(record.state), event, true) {
         Ok(state) => OnResolution::Put(Box::new(Record { token, ..end(record, state, status, now) })),
         Err(_) => OnResolution::Answer(Resolved::NotUnknown(counts_as)),
     }

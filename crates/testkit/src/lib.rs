@@ -23,7 +23,7 @@ use std::time::Duration;
 
 pub use apps::{AppUpstream, NodeUpstream, PythonUpstream};
 pub use client::{Answer, Call, Client};
-pub use loopback::{free_address, scratch_dir};
+pub use loopback::{free_address, raise_open_files, scratch_dir};
 pub use process::{Lines, Memory, Process};
 pub use proxy::{Direction, FaultProxy};
 pub use raw_client::{RawAnswer, RawClient};

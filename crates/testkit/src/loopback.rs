@@ -1,8 +1,9 @@
-//! Ports and directories that no other test uses.
+//! Ground to stand on: ports and directories that no other test uses, and files enough for many connections.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tempfile::TempDir;
 
 /// A loopback address on which nothing listens.
@@ -16,4 +17,12 @@ pub fn free_address() -> io::Result<SocketAddr> {
 /// A directory of the test's own, deleted with everything in it when dropped.
 pub fn scratch_dir() -> io::Result<TempDir> {
     tempfile::Builder::new().prefix("oncekey-test-").tempdir()
+}
+
+/// Raises how many files and sockets this process, and each that it starts from now on, may have open to the most that
+/// the system allows, and gives that number (`None`: no limit). For tests with thousands of connections.
+pub fn raise_open_files() -> io::Result<Option<u64>> {
+    let maximum = getrlimit(Resource::Nofile).maximum;
+    setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum })?;
+    Ok(maximum)
 }

@@ -82,7 +82,8 @@ impl FaultProxy {
         format!("http://{}", self.address)
     }
 
-    /// Ends all present connections, on both sides. New ones are accepted as before.
+    /// Ends all connections counted so far by [`connections`](Self::connections), on both sides. New ones are accepted as
+    /// before.
     pub fn cut(&self, how: Cut) {
         self.controls.cuts.send_modify(|(number, last)| (*number, *last) = (*number + 1, how));
     }
@@ -143,8 +144,10 @@ async fn accept(listener: TcpListener, controls: Arc<Controls>) -> Infallible {
     loop {
         tokio::select! {
             Ok((client, _)) = listener.accept() => {
+                // Who is counted can be cut: the subscription comes first.
+                let cuts = controls.cuts.subscribe();
                 controls.connections.send_modify(|connections| *connections += 1);
-                connections.spawn(connect(client, Arc::clone(&controls)));
+                connections.spawn(connect(client, Arc::clone(&controls), cuts));
             }
             Some(_) = connections.join_next() => {}
         }
@@ -152,8 +155,7 @@ async fn accept(listener: TcpListener, controls: Arc<Controls>) -> Infallible {
 }
 
 /// One connection through the proxy, to its end.
-async fn connect(mut client: TcpStream, controls: Arc<Controls>) {
-    let mut cuts = controls.cuts.subscribe();
+async fn connect(mut client: TcpStream, controls: Arc<Controls>, mut cuts: watch::Receiver<(u64, Cut)>) {
     let Ok(mut target) = TcpStream::connect(controls.target).await else {
         // The nearest thing to a refusal that can be said on an accepted connection.
         let _ = client.set_zero_linger();

@@ -33,7 +33,8 @@ impl RawAnswer {
     }
 }
 
-/// A TCP connection to a server. Every wait ends after [`PATIENCE`] with `TimedOut`.
+/// A TCP connection to a server. Every wait ends after [`PATIENCE`] with `TimedOut`. Dropping a reading future loses what
+/// it has taken from the connection.
 #[derive(Debug)]
 pub struct RawClient {
     stream: TcpStream,

@@ -1,33 +1,5 @@
 //! The counting upstream: a real HTTP/1.1 server that knows how often each operation was executed, and misbehaves on
 //! request.
-//!
-//! # Counting
-//! A request counts as executed the moment its head has been read, before its body, any gate and any answer. That is the
-//! strictest reading of "a byte reached the upstream": whatever the gateway sends twice is seen twice. Each execution
-//! has a serial number, which the answer carries in `X-Serial` and in its body, so that two executions never look alike.
-//!
-//! # Scripting
-//! The test's own request says what happens to it; the headers pass through the gateway like any other:
-//!
-//! | request header | effect |
-//! |---|---|
-//! | `X-Test-Status: N` | the status (default 201 for a POST, else 200); 204 and 304 have no body |
-//! | `X-Test-Header: NAME: VALUE` | a further field line of the answer; may be repeated, order kept |
-//! | `X-Test-Body: json` | the default: `{"serial":…,"execution":…,"scope":…,"key":…}` |
-//! | `X-Test-Body: none`, `echo`, `sse` | no body; the request's body; three server-sent events |
-//! | `X-Test-Body-Bytes: N` | [`payload`]: N bytes that hold all of 00–FF, as `application/octet-stream` |
-//! | `X-Test-Framing: length`, `chunked`, `close` | `Content-Length` (default), chunks, or until the connection closes |
-//! | `X-Test-Trailer: NAME: VALUE` | a trailer; needs `chunked` and a request with `TE: trailers` |
-//! | `X-Test-Informational: N` | an interim answer (103, say) before the answer |
-//! | `X-Test-Delay-Ms: N` | the answer begins N milliseconds after the request was read |
-//! | `X-Test-Read-Gate: NAME` | the request's body isn't read before the gate opens |
-//! | `X-Test-Gate: NAME` | the answer doesn't begin before the gate opens |
-//! | `X-Test-Body-Gate: NAME` | the answer stops after the first piece of its body until the gate opens |
-//! | `X-Test-Cut: fin`, `rst` | the connection ends so, instead of the answer |
-//! | `X-Test-Cut-After: N` | … after the head and N bytes of the body |
-//! | `Upgrade: echo` | `101 Switching Protocols`, then every byte comes back |
-//!
-//! A script that can't be read is answered with 500 and a sentence: a typing mistake must not pass for a behaviour.
 
 mod answer;
 mod book;
@@ -73,8 +45,36 @@ impl Default for Options {
     }
 }
 
-/// An HTTP/1.1 server on loopback that counts executions and is scripted by the `X-Test-*` headers of the requests it
-/// gets; the table at the head of this file lists them. Dropping it closes its listener and all its connections.
+/// An HTTP/1.1 server on loopback that counts executions and is scripted by the requests it gets. Dropping it closes its
+/// listener and all its connections.
+///
+/// # Counting
+/// A request counts as executed the moment its head has been read, before its body, any gate and any answer. That is the
+/// strictest reading of "a byte reached the upstream": whatever the gateway sends twice is seen twice. Each execution
+/// has a serial number, which the answer carries in `X-Serial` and in its body, so that two executions never look alike.
+///
+/// # Scripting
+/// The test's own request says what happens to it; the headers pass through the gateway like any other:
+///
+/// | request header | effect |
+/// |---|---|
+/// | `X-Test-Status: N` | the status (default 201 for a POST, else 200); 204 and 304 have no body |
+/// | `X-Test-Header: NAME: VALUE` | a further field line of the answer; may be repeated, order kept |
+/// | `X-Test-Body: json` | the default: `{"serial":…,"execution":…,"scope":…,"key":…}` |
+/// | `X-Test-Body: none`, `echo`, `sse` | no body; the request's body; three server-sent events |
+/// | `X-Test-Body-Bytes: N` | [`payload`]: N bytes that hold all of 00–FF, as `application/octet-stream` |
+/// | `X-Test-Framing: length`, `chunked`, `close` | `Content-Length` (default), chunks, or until the connection closes |
+/// | `X-Test-Trailer: NAME: VALUE` | a trailer; needs `chunked` and a request with `TE: trailers` |
+/// | `X-Test-Informational: N` | an interim answer (103, say) before the answer |
+/// | `X-Test-Delay-Ms: N` | the answer begins N milliseconds after the request was read |
+/// | `X-Test-Read-Gate: NAME` | the request's body isn't read before the gate opens |
+/// | `X-Test-Gate: NAME` | the answer doesn't begin before the gate opens |
+/// | `X-Test-Body-Gate: NAME` | the answer stops after the first piece of its body until the gate opens |
+/// | `X-Test-Cut: fin`, `rst` | the connection ends so, instead of the answer |
+/// | `X-Test-Cut-After: N` | … after the head and N bytes of the body |
+/// | `Upgrade: echo` | `101 Switching Protocols`, then every byte comes back |
+///
+/// A script that can't be read is answered with 500 and a sentence: a typing mistake must not pass for a behaviour.
 #[derive(Debug)]
 pub struct CountingUpstream {
     address: SocketAddr,

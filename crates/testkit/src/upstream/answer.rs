@@ -15,11 +15,10 @@ use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 
-use super::Connection;
 use super::book::{Arrival, Book};
 use super::content::Content;
-use super::raw;
 use super::script::{Framing, Kind, Script};
+use super::{Connection, raw, script};
 
 type Body = UnsyncBoxBody<Bytes, Infallible>;
 
@@ -78,8 +77,7 @@ fn head_of(script: &Script, arrival: &Arrival, content: &Content) -> Response<()
     if let Some(media_type) = content.media_type() {
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
     }
-    let bodiless = [StatusCode::NO_CONTENT, StatusCode::NOT_MODIFIED].contains(&script.status);
-    if script.framing == Framing::Length && !bodiless {
+    if script.framing == Framing::Length && !script::bodiless(script.status) {
         headers.insert(CONTENT_LENGTH, content.length().into());
     }
     for (name, _) in &script.trailers {

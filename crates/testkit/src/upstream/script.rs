@@ -61,13 +61,12 @@ impl Script {
         let gate = |name| value::<String>(headers, name);
         let usual = if *method == Method::POST { StatusCode::CREATED } else { StatusCode::OK };
         let status = value(headers, "x-test-status")?.unwrap_or(usual);
-        let bodiless = [StatusCode::NO_CONTENT, StatusCode::NOT_MODIFIED].contains(&status);
         Ok(Self {
             status,
             headers: lines(headers, "x-test-header")?,
             trailers: lines(headers, "x-test-trailer")?,
             informational: value(headers, "x-test-informational")?,
-            kind: if bodiless { Kind::Nothing } else { kind(headers)? },
+            kind: if bodiless(status) { Kind::Nothing } else { kind(headers)? },
             framing: framing(headers)?,
             delay: Duration::from_millis(value(headers, "x-test-delay-ms")?.unwrap_or(0)),
             gates: Gates {
@@ -78,6 +77,11 @@ impl Script {
             cut: cut(headers)?,
         })
     }
+}
+
+/// Whether an answer with this status never has a body, nor says how long it is.
+pub(super) fn bodiless(status: StatusCode) -> bool {
+    [StatusCode::NO_CONTENT, StatusCode::NOT_MODIFIED].contains(&status)
 }
 
 fn kind(headers: &HeaderMap) -> Result<Kind, String> {

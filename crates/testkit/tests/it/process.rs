@@ -3,7 +3,7 @@
 use std::process::Command;
 use std::time::Duration;
 
-use oncekey_testkit::{CountingUpstream, Process, free_address};
+use oncekey_testkit::{CountingUpstream, Process, free_address, raise_open_files};
 
 const SOON: Duration = Duration::from_secs(30);
 
@@ -115,4 +115,12 @@ async fn memory_and_cpu_time_are_the_processes() {
     assert!(memory.resident > 100_000 && memory.peak >= memory.resident, "{memory:?}");
     process.kill9().await.unwrap();
     assert!(process.memory().is_err());
+}
+
+#[tokio::test]
+async fn raised_open_files_are_inherited() {
+    let most = raise_open_files().unwrap().map_or("unlimited".to_owned(), |most| most.to_string());
+    let process = shell("ulimit -n; sleep 600");
+    process.stdout().wait_for("").await.unwrap();
+    assert_eq!(process.stdout().all(), [most]);
 }

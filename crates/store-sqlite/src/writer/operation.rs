@@ -1,0 +1,180 @@
+//! One operation of a batch: what it may do, and when its caller may be told.
+
+use std::collections::HashSet;
+
+use oncekey_core::{RecordId, Timestamp};
+use oncekey_store::{Clock, StoreError};
+use rusqlite::Connection;
+use tokio::sync::oneshot;
+
+use crate::error::Failure;
+use crate::row::{self, Stored, columns};
+
+/// A write, or a read that decides about one. It may run more than once: what it did before was rolled back then.
+pub(crate) trait Operation: Send + 'static {
+    /// What its caller gets.
+    type Answer: Send + 'static;
+
+    /// The record it is about, if it is about one only.
+    fn about(&self) -> Option<RecordId>;
+
+    /// The bytes of bodies that it writes.
+    fn size(&self) -> usize {
+        0
+    }
+
+    /// Does it, in the batch's transaction. On an error the caller is told so, and nothing of it remains.
+    fn run(&self, transaction: &mut Transaction<'_>) -> Result<Self::Answer, Failure>;
+}
+
+/// The transaction of a batch, as an operation sees it.
+pub(crate) struct Transaction<'a> {
+    connection: &'a Connection,
+    clock: &'a dyn Clock,
+    /// The records that the batch has written.
+    written: HashSet<RecordId>,
+    /// Whether it has written anything, and whether something that isn't in `written`.
+    changed: bool,
+    changed_others: bool,
+}
+
+impl<'a> Transaction<'a> {
+    pub(super) fn new(connection: &'a Connection, clock: &'a dyn Clock) -> Self {
+        Self { connection, clock, written: HashSet::new(), changed: false, changed_others: false }
+    }
+
+    /// The store's time.
+    pub(crate) fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    /// For reading.
+    pub(crate) fn connection(&self) -> &'a Connection {
+        self.connection
+    }
+
+    /// The record under `id`, without its response.
+    pub(crate) fn find(&self, id: RecordId) -> Result<Option<Stored>, Failure> {
+        const FIND: &str =
+            concat!("SELECT ", columns!(), " FROM records LEFT JOIN nodes USING (owner) WHERE records.id = ?1");
+        let mut statement = self.connection.prepare_cached(FIND)?;
+        let mut rows = statement.query([id.as_bytes()])?;
+        rows.next()?.map(row::decode).transpose()
+    }
+
+    /// Writes: all of `write` or nothing of it. `about` as in [`Operation::about`].
+    pub(crate) fn write<T>(
+        &mut self,
+        about: Option<RecordId>,
+        write: impl FnOnce(&Connection) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        self.connection.prepare_cached("SAVEPOINT operation")?.execute([])?;
+        let result = write(self.connection);
+        // After some errors SQLite has rolled back the whole transaction, savepoint and all; the batch will see to it.
+        if result.is_err() && !self.connection.is_autocommit() {
+            self.connection.prepare_cached("ROLLBACK TO operation")?.execute([])?;
+        }
+        if !self.connection.is_autocommit() {
+            self.connection.prepare_cached("RELEASE operation")?.execute([])?;
+        }
+        let value = result?;
+        self.changed = true;
+        match about {
+            Some(id) => _ = self.written.insert(id),
+            None => self.changed_others = true,
+        }
+        Ok(value)
+    }
+
+    pub(super) fn changed(&self) -> bool {
+        self.changed
+    }
+
+    /// Whether what was found under `id` was committed before this batch.
+    fn is_settled(&self, id: RecordId) -> bool {
+        !self.changed_others && !self.written.contains(&id)
+    }
+}
+
+/// How an operation went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ran {
+    /// Its caller was answered: it failed alone, or it only read what had been committed before.
+    Answered,
+    /// Its caller is to be answered after the COMMIT.
+    Waits,
+    /// SQLite has rolled back the transaction.
+    RolledBack,
+}
+
+/// An operation in the queue, whatever its answer is.
+pub(super) trait Job: Send {
+    /// See [`Operation::size`].
+    fn size(&self) -> usize;
+    /// Runs it and keeps the answer, or answers.
+    fn run(&mut self, transaction: &mut Transaction<'_>) -> Ran;
+    /// Answers after a COMMIT, if that is still to be done.
+    fn committed(self: Box<Self>);
+    /// Answers with an error, if it wasn't answered.
+    fn failed(self: Box<Self>, error: StoreError);
+}
+
+/// An operation whose caller waits.
+pub(super) struct Pending<O: Operation> {
+    operation: O,
+    result: Option<Result<O::Answer, Failure>>,
+    reply: Option<oneshot::Sender<Result<O::Answer, StoreError>>>,
+}
+
+impl<O: Operation> Pending<O> {
+    pub(super) fn new(operation: O, reply: oneshot::Sender<Result<O::Answer, StoreError>>) -> Self {
+        Self { operation, result: None, reply: Some(reply) }
+    }
+
+    fn answer(&mut self, answer: Result<O::Answer, StoreError>) {
+        if let Some(reply) = self.reply.take() {
+            // A caller that has gone doesn't want to know.
+            let _ = reply.send(answer);
+        }
+    }
+}
+
+impl<O: Operation> Job for Pending<O> {
+    fn size(&self) -> usize {
+        self.operation.size()
+    }
+
+    fn run(&mut self, transaction: &mut Transaction<'_>) -> Ran {
+        let result = self.operation.run(transaction);
+        if transaction.connection.is_autocommit() {
+            self.result = Some(result);
+            return Ran::RolledBack;
+        }
+        match result {
+            Err(failure) => self.answer(Err(failure.not_applied())),
+            Ok(answer) if self.operation.about().is_some_and(|id| transaction.is_settled(id)) => {
+                self.answer(Ok(answer));
+            }
+            Ok(answer) => {
+                self.result = Some(Ok(answer));
+                return Ran::Waits;
+            }
+        }
+        Ran::Answered
+    }
+
+    fn committed(mut self: Box<Self>) {
+        if let Some(result) = self.result.take() {
+            self.answer(result.map_err(Failure::not_applied));
+        }
+    }
+
+    fn failed(mut self: Box<Self>, error: StoreError) {
+        // Its own failure says more than that the transaction is gone.
+        let error = match self.result.take() {
+            Some(Err(failure)) => failure.not_applied(),
+            _ => error,
+        };
+        self.answer(Err(error));
+    }
+}
