@@ -23,6 +23,7 @@ use std::time::Duration;
 use http::uri::Authority;
 use http::{HeaderValue, Request, Response};
 use hyper::body::Incoming;
+use hyper::ext::ReasonPhrase;
 use oncekey_engine::{Attempt, NotExecuted};
 use oncekey_store::Clock;
 use oncekey_tower::{BodyError, RequestBody};
@@ -129,7 +130,11 @@ impl tower::Service<Request<RequestBody>> for Upstream {
 impl Shared {
     async fn exchange(&self, request: Request<RequestBody>) -> Result<Response<UpstreamBody>, UpstreamError> {
         let Outgoing { request, attempt, upgrade } = outgoing::prepare(request, &self.protected, &self.host);
-        let (response, sender) = self.send(self.pool.take(), request, attempt.as_ref()).await?;
+        let (mut response, sender) = self.send(self.pool.take(), request, attempt.as_ref()).await?;
+        if attempt.is_some() {
+            // No part of a record, so the first answer has the usual one, as its replays do (R1).
+            response.extensions_mut().remove::<ReasonPhrase>();
+        }
         answer::receive(response, sender, upgrade, self)
     }
 
