@@ -32,6 +32,9 @@ impl Finding {
 /// Checks the workspace; fails when a rule is broken.
 pub(crate) fn run() -> Result {
     let metadata = cargo().args(["metadata", "--no-deps", "--format-version", "1"]).output()?;
+    if !metadata.status.success() {
+        return Err(format!("cargo metadata failed: {}", String::from_utf8_lossy(&metadata.stderr)).into());
+    }
     let mut findings = edges::check(&serde_json::from_slice(&metadata.stdout)?);
     for (path, text) in files::texts(root())? {
         findings.extend(source::check(&path, &text));

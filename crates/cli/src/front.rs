@@ -16,7 +16,6 @@ mod socket;
 mod tests;
 
 use std::net::{IpAddr, SocketAddr};
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -126,18 +125,30 @@ where
     let line = Arc::new(Line::default());
     let client = ClientAddress::of(peer.ip());
     let socket = TokioIo::new(Socket::new(stream, Arc::clone(&line)));
-    let answer = service_fn(move |request| answer::answer(request, service.clone(), client.clone(), Arc::clone(&line)));
-    let mut http = pin!(http.serve_connection(socket, answer).with_upgrades());
+    let shared = Arc::clone(&line);
+    let answer =
+        service_fn(move |request| answer::answer(request, service.clone(), client.clone(), Arc::clone(&shared)));
+    let mut http = Box::pin(http.serve_connection(socket, answer).with_upgrades());
     let stopping = drain.stopping();
     // Its errors are the client's: a head that can't be read, a connection that broke. hyper has answered what it could.
+    let ended = tokio::select! {
+        biased;
+        _ = http.as_mut() => true,
+        () = stopping.cancelled() => {
+            http.as_mut().graceful_shutdown();
+            false
+        }
+    };
+    let rest = async move {
+        if !ended {
+            let _ = http.as_mut().await;
+        }
+        drop(http);
+        line.close_unused_upgrade().await;
+    };
     tokio::select! {
         biased;
-        _ = http.as_mut() => return,
-        () = stopping.cancelled() => http.as_mut().graceful_shutdown(),
-    }
-    tokio::select! {
-        biased;
-        _ = http => {}
+        () = rest => {}
         () = drain.cut() => {}
     }
 }

@@ -44,6 +44,9 @@ pub(crate) struct UpstreamOptions {
     pub idle: Duration,
     /// How long connecting may take for an unguarded request; a keyed one brings its route's (E6).
     pub connect_timeout: Duration,
+    /// How long an unguarded request waits for the head of its answer. A keyed one waits as long as its caller does; nobody
+    /// else would end the wait for an upstream that hangs, since a client that only ended its side still gets its answer.
+    pub head_timeout: Duration,
     /// Idle connections kept at most.
     pub max_idle: usize,
     /// What `Connection` can't name away (H2): the key and scope fields of all routes.
@@ -57,6 +60,7 @@ impl UpstreamOptions {
             authority,
             idle: Duration::from_secs(1),
             connect_timeout: Duration::from_secs(5),
+            head_timeout: Duration::from_mins(10),
             max_idle: 512,
             protected: Protected::default(),
         }
@@ -90,6 +94,7 @@ struct Shared {
     /// The `Host` of a request that came without one (HTTP/1.0).
     host: HeaderValue,
     connect_timeout: Duration,
+    head_timeout: Duration,
     protected: Protected,
     drain: Drain,
 }
@@ -103,6 +108,7 @@ impl Upstream {
             pool: Arc::new(Pool::new(options.idle, options.max_idle, clock)),
             host,
             connect_timeout: options.connect_timeout,
+            head_timeout: options.head_timeout,
             protected: options.protected,
             drain,
         }))
@@ -130,11 +136,16 @@ impl tower::Service<Request<RequestBody>> for Upstream {
 impl Shared {
     async fn exchange(&self, request: Request<RequestBody>) -> Result<Response<UpstreamBody>, UpstreamError> {
         let Outgoing { request, attempt, upgrade } = outgoing::prepare(request, &self.protected, &self.host);
-        let (mut response, sender) = self.send(self.pool.take(), request, attempt.as_ref()).await?;
-        if attempt.is_some() {
-            // No part of a record, so the first answer has the usual one, as its replays do (R1).
+        let sent = self.send(self.pool.take(), request, attempt.as_ref());
+        let (response, sender) = if attempt.is_some() {
+            let (mut response, sender) = sent.await?;
+            // No part of a record: the first answer has the usual one, as its replays do (R1).
             response.extensions_mut().remove::<ReasonPhrase>();
-        }
+            (response, sender)
+        } else {
+            let timed = tokio::time::timeout(self.head_timeout, sent).await;
+            timed.map_err(|_| UpstreamError::broken("the upstream gave no answer in time"))??
+        };
         answer::receive(response, sender, upgrade, self)
     }
 

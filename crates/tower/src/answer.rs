@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER, TRAILER};
 use http::{HeaderMap, HeaderName, HeaderValue, Response, response};
 use oncekey_core::problem::{Code, Problem, TYPE_BASE};
-use oncekey_core::response::{RecordedBody, end_to_end, strip_own};
+use oncekey_core::response::{RecordedBody, end_to_end, retain, strip_own};
 use oncekey_core::{RecordId, RecordedResponse};
 
 use crate::body::ResponseBody;
@@ -32,10 +32,8 @@ fn ascii(text: impl std::fmt::Display) -> HeaderValue {
 pub(crate) fn first(head: response::Parts, body: ResponseBody, sent: &SentKey, id: RecordId) -> Response<ResponseBody> {
     let mut headers = end_to_end(&head.headers);
     strip_own(&mut headers, &sent.header);
-    headers.remove(TRAILER); // the trailers of a keyed request's answer aren't delivered
-    if body.is_whole() {
-        headers.remove(CONTENT_LENGTH); // the server counts
-    }
+    // The trailers of a keyed request's answer aren't delivered, and the server counts what is whole.
+    retain(&mut headers, |name| *name != TRAILER && !(*name == CONTENT_LENGTH && body.is_whole()));
     sign(&mut headers, sent, id);
     let mut answer = Response::new(body);
     *answer.status_mut() = head.status;

@@ -10,6 +10,7 @@ use http::{Method, Request, Response, StatusCode, Version};
 use http_body::Body;
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
+use hyper::upgrade::OnUpgrade;
 use oncekey_engine::NotExecuted;
 use oncekey_tower::{BodyError, ResponseBody};
 use tower::{Service, ServiceExt};
@@ -43,6 +44,7 @@ where
     let head = request.method() == Method::HEAD;
     let mut request = request.map(|incoming| ClientBody::new(incoming, &line));
     let has_body = !request.body().is_end_stream();
+    let upgrade = request.extensions().get::<OnUpgrade>().cloned();
     request.extensions_mut().insert(client);
 
     let served = service.oneshot(request).await;
@@ -51,6 +53,9 @@ where
     if response.status() == StatusCode::SWITCHING_PROTOCOLS {
         line.become_tunnel();
         return Ok(response);
+    }
+    if let Some(upgrade) = upgrade {
+        line.keep_unused_upgrade(upgrade);
     }
     let close = has_body && (broken || !settled(line.settle(), awaits_continue).await);
     if close {

@@ -13,3 +13,14 @@ pub(crate) fn raise_limit() -> Option<u64> {
         Err(_) => given,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_limit_is_all_that_may_be_had() {
+        assert_eq!(raise_limit(), getrlimit(Resource::Nofile).maximum);
+        assert_eq!(getrlimit(Resource::Nofile).current, getrlimit(Resource::Nofile).maximum);
+    }
+}

@@ -3,12 +3,17 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use hyper::body::Incoming;
+use hyper::upgrade::OnUpgrade;
+use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
+use tokio::io::AsyncWriteExt;
 
 /// One connection, shared by its socket, its requests and their bodies.
 #[derive(Debug, Default)]
 pub(super) struct Line {
     leftover: Mutex<Leftover>,
+    /// An upgrade that was asked for and not given.
+    unused_upgrade: Mutex<Option<OnUpgrade>>,
     /// More may come from the client that nobody will read.
     lingers: AtomicBool,
     /// The connection is a tunnel now.
@@ -60,6 +65,23 @@ impl Line {
         match std::mem::replace(&mut *self.leftover.lock(), Leftover::Settled) {
             Leftover::Left(unread) => Some(unread),
             Leftover::Awaited | Leftover::Settled => None,
+        }
+    }
+
+    /// Keeps an upgrade that wasn't given to its client.
+    pub(super) fn keep_unused_upgrade(&self, upgrade: OnUpgrade) {
+        *self.unused_upgrade.lock() = Some(upgrade);
+    }
+
+    /// Closes the socket where hyper left that to an upgrade: asked for one, even in vain, it hands the socket out at the end
+    /// of the connection instead of closing it in order. Only to be called once hyper's side is dropped.
+    pub(super) async fn close_unused_upgrade(&self) {
+        let upgrade = self.unused_upgrade.lock().take();
+        if let Some(upgrade) = upgrade
+            && let Ok(socket) = upgrade.await
+        {
+            // It fails if the client is gone, and then there is nothing to close.
+            let _ = TokioIo::new(socket).shutdown().await;
         }
     }
 

@@ -19,6 +19,17 @@ async fn an_answer_reaches_a_client_that_first_sends_all_it_has() {
 }
 
 #[tokio::test]
+async fn it_does_so_even_if_the_client_offers_to_change_protocol_beside() {
+    let gateway = Gateway::refusing().await;
+    let mut client = gateway.client().await;
+    let upload = vec![b'x'; 20 * 1024 * 1024];
+    let offer = "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAEAAEAAAAIAAAAA";
+    client.send(format!("POST / HTTP/1.1\r\nHost: a\r\n{offer}\r\nContent-Length: {}\r\n\r\n", upload.len())).await;
+    client.send(&upload).await;
+    assert_eq!(last_message(&mut client).await.start(), "http/1.1 413 payload too large");
+}
+
+#[tokio::test]
 async fn a_small_unread_body_is_read_on_and_not_taken_for_a_request() {
     let gateway = Gateway::refusing().await;
     let mut client = gateway.client().await;

@@ -122,6 +122,16 @@ async fn what_is_no_http_is_broken() {
 }
 
 #[tokio::test]
+async fn an_unguarded_request_does_not_wait_for_ever() {
+    let (address, _) = counted(|mut peer| async move { drop(peer.rest().await) }).await;
+    let mut options = UpstreamOptions::at(address.to_string().parse().unwrap());
+    options.head_timeout = Duration::from_millis(50);
+    let clock = Arc::new(ManualClock::at(Timestamp::from_micros(0)));
+    let hanging = Upstream::new(options, clock, Drain::new());
+    assert!(is_broken(within(hanging.oneshot(unguarded(Method::GET, RequestBody::whole(Bytes::new())))).await));
+}
+
+#[tokio::test]
 async fn a_connection_serves_again_once_its_answer_is_read() {
     let (address, connections) = counted(|peer| answer_all(peer, OK)).await;
     let subject = Subject::at(address);

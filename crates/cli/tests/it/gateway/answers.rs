@@ -17,12 +17,10 @@ const NOT_COMPARED: [&str; 9] = [
     "idempotent-replayed",
 ];
 
-/// The lines that a first answer and its replay must have in common, as sent. Those of one name keep their order; names
-/// among each other have none.
+/// The lines that a first answer and its replay must have in common, as sent and in their order.
 pub(super) fn compared(answer: &RawAnswer) -> Vec<(String, String)> {
     let counts = |name: &str| !NOT_COMPARED.iter().any(|other| name.eq_ignore_ascii_case(other));
-    let mut lines: Vec<_> = answer.headers.iter().filter(|(name, _)| counts(name)).cloned().collect();
-    lines
+    answer.headers.iter().filter(|(name, _)| counts(name)).cloned().collect()
 }
 
 /// The first answer to a request and the second, which must be its replay. Both come on one connection.

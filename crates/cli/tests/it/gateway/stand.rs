@@ -79,11 +79,6 @@ impl Gateway {
         Client::new(self.admin).call(&Call::get(path)).await.expect("an answer")
     }
 
-    /// The store, as `--store` takes it.
-    pub(super) fn store(&self) -> &str {
-        &self.store
-    }
-
     /// Runs an operator's command on this gateway's store.
     pub(super) fn operate(&self, arguments: &[&str]) -> Output {
         let mut command = oncekey();
