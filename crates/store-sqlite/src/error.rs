@@ -13,7 +13,7 @@ use rusqlite::ErrorCode;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SchemaError {
     /// A file that some other program made; it is left alone.
-    #[error("{0} is no database of oncekey's, and is left alone")]
+    #[error("{0} is a database of another program")]
     Foreign(PathBuf),
     /// A later version of oncekey has upgraded it.
     #[error("{path} has schema version {found}, and this version knows {known}: use a later oncekey")]

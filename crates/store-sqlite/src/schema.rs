@@ -40,7 +40,7 @@ pub fn migrate(options: &SqliteOptions) -> Result<Migrated, StoreError> {
 fn migrate_file(options: &SqliteOptions) -> Result<Migrated, Failure> {
     connection::check_library()?;
     let place = Place::make(&options.path)?;
-    let connection = open(&place, options)?;
+    let connection = connection::open(&place, options, Purpose::Write)?;
     // Before anything is changed: a foreign file doesn't even get a write-ahead log.
     known_version(&connection, &place)?;
     connection::use_wal(&connection, options)?;
@@ -70,7 +70,7 @@ pub(crate) fn find(options: &SqliteOptions) -> Result<Place, Failure> {
         Err(Failure::File { path, error }) if error.kind() == ErrorKind::NotFound => return Err(older(path, 0).into()),
         found => found?,
     };
-    let connection = open(&place, options)?;
+    let connection = connection::open(&place, options, Purpose::Write)?;
     let found = known_version(&connection, &place)?;
     if found < VERSION {
         return Err(older(place.path, found).into());
@@ -79,21 +79,14 @@ pub(crate) fn find(options: &SqliteOptions) -> Result<Place, Failure> {
     Ok(place)
 }
 
-/// Opens the file for writing; one that is no database at all is as foreign as another program's database.
-fn open(place: &Place, options: &SqliteOptions) -> Result<Connection, Failure> {
-    connection::open(place, options, Purpose::Write).map_err(|failure| match failure {
-        Failure::Sqlite(error) if error.sqlite_error_code() == Some(ErrorCode::NotADatabase) => {
-            SchemaError::Foreign(place.path.clone()).into()
-        }
-        other => other,
-    })
-}
-
 /// The version of a database that is ours, or empty and so to be ours.
 fn known_version(connection: &Connection, place: &Place) -> Result<u32, Failure> {
     let number = |pragma| connection.pragma_query_value(None, pragma, |row| row.get::<_, i64>(0));
     let foreign = || SchemaError::Foreign(place.path.clone());
-    let found = number("user_version")?;
+    let found = number("user_version").map_err(|error| match error.sqlite_error_code() {
+        Some(ErrorCode::NotADatabase) => foreign().into(),
+        _ => Failure::from(error),
+    })?;
     match number("application_id")? {
         APPLICATION_ID => {}
         0 if found == 0 => {
