@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER, TRAILER};
 use http::{HeaderMap, HeaderName, HeaderValue, Response, Version, response};
 use oncekey_core::problem::{Code, Problem, TYPE_BASE};
-use oncekey_core::response::RecordedBody;
+use oncekey_core::response::{RecordedBody, retain};
 use oncekey_core::{RecordId, RecordedResponse};
 
 use crate::body::ResponseBody;
@@ -33,10 +33,8 @@ pub(crate) fn ascii(text: impl std::fmt::Display) -> HeaderValue {
 /// The first answer: all that goes on of the upstream's. The caller signs it: whoever gets it may have spelled the key
 /// differently from whose request was executed (W4).
 pub(crate) fn first(mut head: response::Parts, body: ResponseBody) -> Response<ResponseBody> {
-    head.headers.remove(TRAILER); // the trailers of a keyed request's answer aren't delivered
-    if body.is_whole() {
-        head.headers.remove(CONTENT_LENGTH); // the server counts
-    }
+    // The trailers of a keyed request's answer aren't delivered, and the server counts what is whole.
+    retain(&mut head.headers, |name| *name != TRAILER && !(*name == CONTENT_LENGTH && body.is_whole()));
     head.version = Version::default(); // the upstream's is its own connection's
     Response::from_parts(head, body)
 }
