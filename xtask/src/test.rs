@@ -10,7 +10,7 @@ use crate::workspace::{self, cargo};
 use crate::{Result, tidy};
 
 /// Features that only tests turn on.
-const TEST_FEATURES: &str = "oncekey-cli/fault-points";
+const TEST_FEATURES: &[&str] = &["oncekey-cli/fault-points"];
 
 /// A part of the test run.
 struct Step {
@@ -45,8 +45,8 @@ fn doc() -> Result {
     workspace::run(cargo().args(["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings"))
 }
 
-fn features() -> [&'static str; 2] {
-    ["--features", TEST_FEATURES]
+fn features() -> Vec<String> {
+    vec!["--features".to_owned(), TEST_FEATURES.join(",")]
 }
 
 /// The names that `--only` takes.

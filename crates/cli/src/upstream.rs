@@ -23,6 +23,7 @@ use std::time::Duration;
 use http::uri::Authority;
 use http::{HeaderValue, Request, Response};
 use hyper::body::Incoming;
+use hyper::ext::ReasonPhrase;
 use oncekey_engine::{Attempt, NotExecuted};
 use oncekey_store::Clock;
 use oncekey_tower::{BodyError, RequestBody};
@@ -137,7 +138,10 @@ impl Shared {
         let Outgoing { request, attempt, upgrade } = outgoing::prepare(request, &self.protected, &self.host);
         let sent = self.send(self.pool.take(), request, attempt.as_ref());
         let (response, sender) = if attempt.is_some() {
-            sent.await?
+            let (mut response, sender) = sent.await?;
+            // No part of a record: the first answer has the usual one, as its replays do (R1).
+            response.extensions_mut().remove::<ReasonPhrase>();
+            (response, sender)
         } else {
             let timed = tokio::time::timeout(self.head_timeout, sent).await;
             timed.map_err(|_| UpstreamError::broken("the upstream gave no answer in time"))??

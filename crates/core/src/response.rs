@@ -49,10 +49,10 @@ impl RecordedResponse {
     /// fields that are oncekey's own are taken out before, by [`strip_own`].
     pub fn of(status: StatusCode, headers: &HeaderMap, body: RecordedBody, recording: &Recording) -> Self {
         let mut headers = end_to_end(headers);
-        retain(&mut headers, |name| !is_never_recorded(name) && !recording.drop_headers.contains(name));
-        if !recording.store_set_cookie {
-            headers.remove(SET_COOKIE);
-        }
+        retain(&mut headers, |name| {
+            let dropped = recording.drop_headers.contains(name) || (*name == SET_COOKIE && !recording.store_set_cookie);
+            !is_never_recorded(name) && !dropped
+        });
         Self { status, headers, body }
     }
 }
@@ -102,10 +102,12 @@ fn is_never_recorded(name: &HeaderName) -> bool {
         || name.as_str().starts_with("proxy-")
 }
 
-/// Keeps the lines whose names `keep` lets through, in their order.
-fn retain(headers: &mut HeaderMap, keep: impl Fn(&HeaderName) -> bool) {
-    let unwanted: Vec<_> = headers.keys().filter(|name| !keep(name)).cloned().collect();
-    for name in unwanted {
-        headers.remove(name);
+/// Keeps the lines whose names `keep` lets through, in their order; `HeaderMap::remove` would move the last name to the
+/// place of the removed one, and a first answer and its replay would differ.
+pub fn retain(headers: &mut HeaderMap, keep: impl Fn(&HeaderName) -> bool) {
+    if !headers.keys().all(&keep) {
+        let all = std::mem::take(headers);
+        let kept = all.iter().filter(|(name, _)| keep(name));
+        *headers = kept.map(|(name, value)| (name.clone(), value.clone())).collect();
     }
 }

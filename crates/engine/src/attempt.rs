@@ -75,15 +75,18 @@ impl Attempt {
         if since_heartbeat < self.claim.lease || fault::broken("send_after_lease") {
             return Ok(());
         }
+        let asked = self.claim.clock.elapsed();
         let read = tokio::time::timeout(self.claim.lease, self.claim.store.read(self.id)).await;
+        // A pause can come during the reading as well; its answer is no fresher than the question.
+        let fresh = self.claim.clock.elapsed().saturating_sub(asked) < self.claim.lease;
         match read {
             Ok(Ok(Some(found)))
-                if found.record.token == self.claim.token && found.record.state == State::Processing =>
+                if fresh && found.record.token == self.claim.token && found.record.state == State::Processing =>
             {
                 Ok(())
             }
-            Ok(Ok(_)) => Err(NotExecuted::because("the claim lapsed before anything was sent")),
-            Ok(Err(_)) | Err(_) => {
+            Ok(Ok(_)) if fresh => Err(NotExecuted::because("the claim lapsed before anything was sent")),
+            Ok(_) | Err(_) => {
                 Err(NotExecuted::because("the claim is older than the lease and the store did not confirm it again"))
             }
         }

@@ -87,6 +87,7 @@ impl<A: Send + 'static> Engine<A> {
 
     async fn lead(&self, leading: Leading<A>, call: Call<A>, arrived: Instant) -> Ended<A> {
         let until = arrived + call.policy.timing.answer_timeout;
+        let flight = Arc::clone(&leading.flight);
         let (reply, answer) = oneshot::channel();
         let lead = Lead::new(Arc::clone(&self.node), leading, call, arrived).run(reply);
         if fault::broken("tie_to_client") {
@@ -98,12 +99,15 @@ impl<A: Send + 'static> Engine<A> {
             Ok(Ok(ended)) => ended,
             // The leader panicked; its claim is being written off.
             Ok(Err(_)) => Ended::Unknown,
+            // No place among the executing operations came free: nothing is claimed (W3).
+            Err(_) if flight.is_queued() => Ended::Overloaded,
             Err(_) => Ended::InProgress,
         }
     }
 
     async fn follow(&self, flight: &Arc<Flight<A>>, call: Call<A>, until: Instant) -> Followed<A> {
-        if !same_operation(&call, &flight.fingerprint) {
+        let compared_with = flight.fingerprint();
+        if !same_operation(&call, &compared_with) {
             return follow_another(flight, call, until).await;
         }
         let id = call.identity.id();
@@ -115,6 +119,15 @@ impl<A: Send + 'static> Engine<A> {
         let mut may_inherit = true;
         loop {
             if let Phase::Over(over) = phase.borrow_and_update().clone() {
+                // Who inherited was answered before the flight was over.
+                if let Ok(ended) = waiting.inheritance.try_recv() {
+                    return Followed::Ended(ended);
+                }
+                // The record turned out to be compared under another recipe, and this call's body is gone: it can't say
+                // any more whether the answer is its own. Whoever asks again can (F9).
+                if flight.fingerprint().recipe() != compared_with.recipe() {
+                    return Followed::Ended(Ended::InProgress);
+                }
                 let ended = Ended::from(over);
                 if let Ended::Replayed { .. } = ended {
                     self.node.replays.count(id);
@@ -135,12 +148,16 @@ impl<A: Send + 'static> Engine<A> {
     }
 }
 
-/// Waits, with its body, until it is known whose record it is: the leader's, or nobody's so far.
+/// Waits, with its body, until it is known whose record it is: the leader's, or nobody's so far. A record that the leader
+/// met may have been made by an older recipe, under which the two are the same operation after all (F9).
 async fn follow_another<A>(flight: &Flight<A>, call: Call<A>, until: Instant) -> Followed<A> {
     let mut phase = flight.watch();
     loop {
-        match *phase.borrow_and_update() {
-            Phase::Claiming => {}
+        // Cloned, so that comparing holds nobody up.
+        let now = phase.borrow_and_update().clone();
+        match now {
+            Phase::Queued | Phase::Claiming => {}
+            Phase::Running if same_operation(&call, &flight.fingerprint()) => {}
             Phase::Running => return Followed::Ended(Ended::Mismatch),
             Phase::Over(_) => return Followed::Again(Box::new(call)),
         }

@@ -1,8 +1,8 @@
 //! The calls of this process for one record, gathered: one leads (asks the store, executes), the others wait for it
 //! without a store connection, a thread or a body (W1, W3).
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -15,6 +15,8 @@ use crate::{Ended, fault};
 /// Where a flight stands.
 #[derive(Clone)]
 pub(crate) enum Phase {
+    /// The leader waits for a place among the executing operations; nothing is claimed.
+    Queued,
     /// The leader is asking the store.
     Claiming,
     /// The leader's request runs: here, or on another node.
@@ -57,19 +59,42 @@ impl<A> From<Over> for Ended<A> {
 
 /// The calls for one record.
 pub(crate) struct Flight<A> {
-    /// The leader's fingerprint.
-    pub(crate) fingerprint: Fingerprint,
+    /// What calls are compared with: the leader's fingerprint, or that of the record it met (F9).
+    fingerprint: Mutex<Fingerprint>,
     phase: watch::Sender<Phase>,
     /// Calls that wait, the leader's own not counted.
     waiters: AtomicUsize,
     /// Waiters that may take the claim when nothing was executed (W4), in the order of their arrival.
-    heirs: Mutex<Vec<oneshot::Sender<Ended<A>>>>,
+    heirs: Mutex<Heirs<A>>,
+}
+
+struct Heirs<A> {
+    by_arrival: BTreeMap<u64, oneshot::Sender<Ended<A>>>,
+    arrivals: u64,
 }
 
 impl<A> Flight<A> {
     fn new(fingerprint: Fingerprint) -> Self {
-        let (phase, _) = watch::channel(Phase::Claiming);
-        Self { fingerprint, phase, waiters: AtomicUsize::new(0), heirs: Mutex::new(Vec::new()) }
+        let (phase, _) = watch::channel(Phase::Queued);
+        let heirs = Mutex::new(Heirs { by_arrival: BTreeMap::new(), arrivals: 0 });
+        Self { fingerprint: Mutex::new(fingerprint), phase, waiters: AtomicUsize::new(0), heirs }
+    }
+
+    /// What calls are compared with at the moment.
+    pub(crate) fn fingerprint(&self) -> Fingerprint {
+        self.fingerprint.lock().clone()
+    }
+
+    /// The leader met, or is about to make, a record with this fingerprint.
+    pub(crate) fn compare_with(&self, fingerprint: &Fingerprint) {
+        let mut present = self.fingerprint.lock();
+        if *present != *fingerprint {
+            present.clone_from(fingerprint);
+        }
+    }
+
+    pub(crate) fn is_queued(&self) -> bool {
+        matches!(*self.phase.borrow(), Phase::Queued)
     }
 
     pub(crate) fn watch(&self) -> watch::Receiver<Phase> {
@@ -87,8 +112,7 @@ impl<A> Flight<A> {
     /// The longest-waiting caller that is still there; what is sent to it is its answer.
     pub(crate) fn next_heir(&self) -> Option<oneshot::Sender<Ended<A>>> {
         let mut heirs = self.heirs.lock();
-        while !heirs.is_empty() {
-            let heir = heirs.remove(0);
+        while let Some((_, heir)) = heirs.by_arrival.pop_first() {
             if !heir.is_closed() {
                 return Some(heir);
             }
@@ -96,10 +120,13 @@ impl<A> Flight<A> {
         None
     }
 
-    fn inherit(&self) -> oneshot::Receiver<Ended<A>> {
+    fn inherit(&self) -> (u64, oneshot::Receiver<Ended<A>>) {
         let (sender, receiver) = oneshot::channel();
-        self.heirs.lock().push(sender);
-        receiver
+        let mut heirs = self.heirs.lock();
+        heirs.arrivals += 1;
+        let arrival = heirs.arrivals;
+        heirs.by_arrival.insert(arrival, sender);
+        (arrival, receiver)
     }
 }
 
@@ -151,8 +178,8 @@ impl<A> Flights<A> {
             self.waiters.fetch_sub(1, Ordering::AcqRel);
             return None;
         }
-        let inheritance = flight.inherit();
-        Some(Waiting { flights: Arc::clone(self), flight: Arc::clone(flight), inheritance })
+        let (arrival, inheritance) = flight.inherit();
+        Some(Waiting { flights: Arc::clone(self), flight: Arc::clone(flight), arrival, inheritance })
     }
 }
 
@@ -184,12 +211,15 @@ impl<A> Drop for Leading<A> {
 pub(crate) struct Waiting<A> {
     flights: Arc<Flights<A>>,
     flight: Arc<Flight<A>>,
+    arrival: u64,
     /// Answered when this waiter takes the claim (W4).
     pub(crate) inheritance: oneshot::Receiver<Ended<A>>,
 }
 
 impl<A> Drop for Waiting<A> {
     fn drop(&mut self) {
+        // A flight can outlast very many waiters; none leaves anything behind.
+        self.flight.heirs.lock().by_arrival.remove(&self.arrival);
         self.flight.waiters.fetch_sub(1, Ordering::AcqRel);
         self.flights.waiters.fetch_sub(1, Ordering::AcqRel);
     }

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use oncekey_core::policy::Verdict;
+use oncekey_core::policy::{Policy, Verdict};
 use oncekey_core::{Event, RecordId, RecordedResponse, Standing, State, Token, standing};
 use oncekey_store::{Claim, Found, Outcome, Replaces};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use crate::attempt::Confirmed;
 use crate::claiming::{Answer, OpenClaim, ask};
@@ -20,7 +20,7 @@ use crate::node::Node;
 use crate::poller::Look;
 use crate::recorder::Written;
 use crate::replay_cache::Life;
-use crate::{Attempt, Call, Ended, Executed, fault, random};
+use crate::{Attempt, Call, Ended, Executed, NotExecuted, fault, random};
 
 /// Claims that one leader may make before it tells its caller to come back: each lost one means that another node got
 /// further with the same record.
@@ -29,12 +29,18 @@ const MAX_CLAIMS: u32 = 100;
 /// How long one look at another node's record may take before the leader checks on its waiters again.
 const LOOK: Duration = Duration::from_millis(500);
 
+/// Between two looks when the first got no answer.
+const PAUSE: Duration = Duration::from_millis(100);
+
 type Reply<A> = oneshot::Sender<Ended<A>>;
 
 pub(crate) struct Lead<A> {
     node: Arc<Node<A>>,
     leading: Leading<A>,
-    call: Call<A>,
+    policy: Arc<Policy>,
+    /// Let go of, and its body with it, once nothing can be executed any more: recording can take long (D3).
+    call: Option<Call<A>>,
+    /// When the caller came that is to be answered: the first one, or the one that inherited (W4).
     arrived: Instant,
 }
 
@@ -58,26 +64,35 @@ enum Execution<A> {
 
 impl<A: Send + 'static> Lead<A> {
     pub(crate) fn new(node: Arc<Node<A>>, leading: Leading<A>, call: Call<A>, arrived: Instant) -> Self {
-        Self { node, leading, call, arrived }
+        Self { node, leading, policy: Arc::clone(&call.policy), call: Some(call), arrived }
     }
 
     /// Leads the flight to its end. Runs as a task of its own; `reply` is the caller's.
-    pub(crate) async fn run(self, reply: Reply<A>) {
+    pub(crate) async fn run(mut self, reply: Reply<A>) {
         let mut reply = Some(reply);
         let mut replaces = None;
         for _ in 0..MAX_CLAIMS {
             let Some(permit) = self.permit().await else {
                 return self.end(reply, Over::Overloaded);
             };
+            if self.leading.flight.is_queued() {
+                self.leading.flight.enter(Phase::Claiming);
+            }
+            // A record that is carried on keeps its own fingerprint (F9).
+            let afresh = replaces.is_none_or(|seen: Replaces| seen.expired);
             let claim = self.claim(replaces.take());
-            let (token, alive_since) = (claim.token, self.node.alive_since());
+            let (token, alive_since, asked) = (claim.token, self.node.alive_since(), self.node.clock.elapsed());
             fault::point("before_claim").await;
-            match ask(&*self.node.store, &self.node.recorder, claim, self.node.settings.store_timeout).await {
+            match ask(&self.node.store, &self.node.recorder, claim, self.node.settings.store_timeout).await {
                 Answer::Unavailable => return self.end(reply, Over::StoreUnavailable),
                 Answer::Unreadable => return self.end(reply, Over::Unreadable),
                 Answer::Granted { attempt } => {
-                    let open = OpenClaim::executing(&self.node.recorder, self.leading.id, token);
+                    let node = Arc::clone(&self.node);
+                    let open = OpenClaim::executing(&node.recorder, self.leading.id, token);
                     fault::point("after_claim").await;
+                    if afresh {
+                        self.leading.flight.compare_with(&self.call().fingerprint);
+                    }
                     self.leading.flight.enter(Phase::Running);
                     let claim = self.confirmed(token, alive_since);
                     let execution = self.execute(attempt, claim, open, &mut reply).await;
@@ -89,7 +104,7 @@ impl<A: Send + 'static> Lead<A> {
                         }
                         Execution::Handed(failed) => {
                             answer(&mut reply, Some(Ended::NotExecuted));
-                            reply = self.leading.flight.next_heir();
+                            reply = self.heir();
                             if reply.is_none() {
                                 return self.leading.end(Over::NotExecuted);
                             }
@@ -97,7 +112,7 @@ impl<A: Send + 'static> Lead<A> {
                         }
                     }
                 }
-                Answer::Held(found) => match self.judge(&found, false) {
+                Answer::Held(found) => match self.judge(&found, asked, false) {
                     Judged::Over(over) => return self.end(reply, over),
                     Judged::Replace(seen) => replaces = Some(seen),
                     Judged::Elsewhere => {
@@ -105,6 +120,13 @@ impl<A: Send + 'static> Lead<A> {
                         self.leading.flight.enter(Phase::Running);
                         if let Some(over) = self.wait_elsewhere(&mut reply).await {
                             return self.end(reply, over);
+                        }
+                        // What is executed next is executed for someone who still waits.
+                        if reply.as_ref().is_none_or(Reply::is_closed) {
+                            reply = self.heir();
+                        }
+                        if reply.is_none() {
+                            return self.leading.end(Over::InProgress);
                         }
                     }
                 },
@@ -123,21 +145,32 @@ impl<A: Send + 'static> Lead<A> {
         self.leading.end(over);
     }
 
-    /// A place among the executing operations; `None` when none came free in time (W3).
+    /// The next waiter to be answered in place of a caller that is done.
+    fn heir(&mut self) -> Option<Reply<A>> {
+        self.arrived = Instant::now();
+        self.leading.flight.next_heir()
+    }
+
+    fn call(&self) -> &Call<A> {
+        self.call.as_ref().expect("the call is let go of only after its last execution")
+    }
+
+    /// A place among the executing operations; `None` when none came free in time (W3) or the node shuts down (D4).
     async fn permit(&self) -> Option<OwnedSemaphorePermit> {
-        let until = self.arrived + self.call.policy.timing.answer_timeout;
+        let until = self.arrived + self.policy.timing.answer_timeout;
         let permit = timeout_at(until, Arc::clone(&self.node.inflight).acquire_owned()).await;
         permit.ok().and_then(Result::ok)
     }
 
     fn claim(&self, replaces: Option<Replaces>) -> Claim {
+        let call = self.call();
         Claim {
-            identity: self.call.identity.clone(),
+            identity: call.identity.clone(),
             token: Token::from_bytes(random::bits()),
             owner: self.node.owner,
-            fingerprint: self.call.fingerprint.clone(),
-            origin: self.call.origin.clone(),
-            lifetimes: self.call.policy.timing.lifetimes(self.node.settings.lease),
+            fingerprint: call.fingerprint.clone(),
+            origin: call.origin.clone(),
+            lifetimes: self.policy.timing.lifetimes(self.node.settings.lease),
             replaces,
         }
     }
@@ -152,21 +185,23 @@ impl<A: Send + 'static> Lead<A> {
         })
     }
 
-    /// Judges a record that is in the way; `waited` is whether it ran while this flight waited for it.
-    fn judge(&self, found: &Found, waited: bool) -> Judged {
+    /// Judges a record that is in the way. `asked` is this node's elapsed time from before it was read; `waited` is
+    /// whether it ran while this flight waited for it.
+    fn judge(&self, found: &Found, asked: Duration, waited: bool) -> Judged {
         let record = &found.record;
-        let trusted = self.node.trusts_expiry_at(found.now);
+        let trusted = self.node.trusts_expiry_at(found.now, asked);
         let stands = standing(record, found.now, found.owner_alive, trusted);
         let seen = |expired| Replaces { token: record.token, state: record.state, expired };
         if stands == Standing::Absent {
             return Judged::Replace(seen(true));
         }
-        if !same_operation(&self.call, &record.fingerprint) {
+        self.leading.flight.compare_with(&record.fingerprint);
+        if !same_operation(self.call(), &record.fingerprint) {
             return Judged::Over(Over::Mismatch);
         }
         match (stands, &found.response) {
             (Standing::Completed, Some(response)) => {
-                self.remember(found, response);
+                self.remember(found, response, asked);
                 Judged::Over(Over::Recorded { response: Arc::clone(response), waited })
             }
             (Standing::Completed, None) => Judged::Over(Over::Unreadable),
@@ -181,22 +216,23 @@ impl<A: Send + 'static> Lead<A> {
         }
     }
 
-    fn remember(&self, found: &Found, response: &Arc<RecordedResponse>) {
+    fn remember(&self, found: &Found, response: &Arc<RecordedResponse>, asked: Duration) {
         let Some(expires) = found.record.times.expires else { return };
-        let life = Life { left: expires.since(found.now), elapsed: self.node.clock.elapsed() };
+        let life = Life { left: expires.since(found.now), elapsed: asked };
         self.node.cache.put(self.leading.id, found.record.fingerprint.clone(), Arc::clone(response), life);
     }
 
     /// Waits for a record that another node executes, as long as anyone waits here. `None`: it has ended in a way after
     /// which this leader may claim it.
     async fn wait_elsewhere(&self, reply: &mut Option<Reply<A>>) -> Option<Over> {
-        let until = self.arrived + self.call.policy.timing.wait;
+        let until = self.arrived + self.policy.timing.wait;
         loop {
+            let asked = self.node.clock.elapsed();
             let look = timeout(LOOK, self.node.poller.look(self.leading.id)).await.unwrap_or(Look::NoAnswer);
             match look {
-                Look::NoAnswer => {}
+                Look::NoAnswer => sleep(PAUSE).await,
                 Look::Gone => return None,
-                Look::Found(found) => match self.judge(&found, true) {
+                Look::Found(found) => match self.judge(&found, asked, true) {
                     Judged::Elsewhere => {}
                     _ => return self.ended_elsewhere().await,
                 },
@@ -205,7 +241,7 @@ impl<A: Send + 'static> Lead<A> {
             if reply.as_ref().is_some_and(|reply| reply.is_closed() || Instant::now() >= until) {
                 answer(reply, Some(Ended::InProgress));
             }
-            if reply.is_none() && !self.leading.flight.has_waiters() {
+            if self.node.cut.is_cancelled() || reply.is_none() && !self.leading.flight.has_waiters() {
                 return Some(Over::InProgress);
             }
         }
@@ -213,9 +249,10 @@ impl<A: Send + 'static> Lead<A> {
 
     /// Reads the record that has ended, with its response.
     async fn ended_elsewhere(&self) -> Option<Over> {
+        let asked = self.node.clock.elapsed();
         let read = timeout(self.node.settings.store_timeout, self.node.store.read(self.leading.id)).await;
         match read {
-            Ok(Ok(Some(found))) => match self.judge(&found, true) {
+            Ok(Ok(Some(found))) => match self.judge(&found, asked, true) {
                 Judged::Over(over) => Some(over),
                 Judged::Replace(_) | Judged::Elsewhere => None,
             },
@@ -227,15 +264,18 @@ impl<A: Send + 'static> Lead<A> {
 
     /// Executes under a granted claim and records how it went.
     async fn execute(
-        &self,
+        &mut self,
         number: u32,
         claim: Arc<Confirmed>,
         open: OpenClaim<'_>,
         reply: &mut Option<Reply<A>>,
     ) -> Execution<A> {
         let token = claim.token;
-        let attempt = Attempt { id: self.leading.id, number, policy: Arc::clone(&self.call.policy), claim };
+        let attempt = Attempt { id: self.leading.id, number, policy: Arc::clone(&self.policy), claim };
         let end = End::of(self.work(attempt).await, self.leading.id);
+        if !matches!(end.over, Over::NotExecuted) {
+            self.call = None;
+        }
         let execution = self.record(token, end, reply).await;
         open.settled();
         fault::point("before_reply").await;
@@ -244,9 +284,15 @@ impl<A: Send + 'static> Lead<A> {
 
     /// The execution itself, bounded in time; a panic in it leaves its outcome as open as a cut connection does.
     async fn work(&self, attempt: Attempt) -> Executed<A> {
-        let limit = self.call.policy.timing.upstream_timeout;
-        let work = AssertUnwindSafe((self.call.work)(attempt)).catch_unwind();
+        if self.node.cut.is_cancelled() {
+            return Executed::NotExecuted(NotExecuted::because("the node shuts down"));
+        }
+        let limit = self.policy.timing.upstream_timeout;
+        let work = Arc::clone(&self.call().work);
+        // The call of the closure is inside, since it can panic as well.
+        let work = AssertUnwindSafe(async move { work(attempt).await }).catch_unwind();
         tokio::select! {
+            biased; // an outcome that is there counts
             executed = timeout(limit, work) => match executed {
                 Ok(Ok(executed)) => executed,
                 Ok(Err(_)) => Executed::Ambiguous("its handler panicked".to_owned()),
@@ -258,14 +304,14 @@ impl<A: Send + 'static> Lead<A> {
 
     /// Records an end before it is answered (E2), or answers it after `record_timeout` all the same and goes on (D3).
     async fn record(&self, token: Token, end: End<A>, reply: &mut Option<Reply<A>>) -> Execution<A> {
-        let End { mut outcome, first, rest, over } = end;
+        let End { mut outcome, first, rest, mut over } = end;
         let (id, asked) = (self.leading.id, self.node.clock.elapsed());
         let mut first = Some(first);
         if fault::broken("answer_before_record") {
             answer(reply, first.take());
         }
         fault::point("before_record").await;
-        let patience = self.call.policy.timing.record_timeout;
+        let patience = self.policy.timing.record_timeout;
         let in_time = timeout(patience, self.node.recorder.write(id, token, outcome.clone())).await;
         if let Some(rest) = rest {
             self.node.executions.spawn(self.node.cut.clone().run_until_cancelled_owned(rest));
@@ -275,12 +321,18 @@ impl<A: Send + 'static> Lead<A> {
         } else {
             tracing::warn!(operation = %id, "the outcome isn't recorded yet; its first answer is given all the same");
             answer(reply, first.take());
-            let _share = self.node.recorder.outlive(&mut outcome);
+            let outlived = self.node.recorder.outlive(&mut outcome);
+            if outlived.stripped {
+                over = Over::InProgress; // frees the body, and the record says what is replayed
+            }
             self.node.recorder.write(id, token, outcome.clone()).await
         };
         let over = match written {
             Written::Stands { life } => {
-                self.remember_own(&outcome, Life { left: life, elapsed: asked });
+                // A record without its body may hold it after all; the store is asked, and not memory.
+                if !matches!(over, Over::InProgress) {
+                    self.remember_own(&outcome, Life { left: life, elapsed: asked });
+                }
                 if let Over::NotExecuted = over {
                     return Execution::Handed(Replaces { token, state: State::Failed, expired: false });
                 }
@@ -292,6 +344,8 @@ impl<A: Send + 'static> Lead<A> {
                     let over = Over::Recorded { response, waited: true };
                     return Execution::Over { ended: first.map(|_| over.clone().into()), over };
                 }
+                // This execution was answered, but its answer isn't the record's: nobody else may take it for it.
+                None if matches!(over, Over::Recorded { .. }) => Over::InProgress,
                 None => over,
             },
             Written::GivenUp => Over::Unknown,
@@ -301,7 +355,7 @@ impl<A: Send + 'static> Lead<A> {
 
     fn remember_own(&self, outcome: &Outcome, life: Life) {
         if let (Event::Complete, Some(response)) = (outcome.event, &outcome.response) {
-            let fingerprint = self.call.fingerprint.clone();
+            let fingerprint = self.leading.flight.fingerprint();
             self.node.cache.put(self.leading.id, fingerprint, Arc::clone(response), life);
         }
     }

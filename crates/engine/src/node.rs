@@ -56,7 +56,7 @@ impl<A: Send + 'static> Node<A> {
         settings: Settings,
     ) -> Result<Arc<Self>, StoreError> {
         let owner = OwnerId::from_bytes(random::bits());
-        let beaten = Mutex::new(clock.elapsed());
+        let asked = clock.elapsed();
         let now = store.heartbeat(owner, settings.lease).await?;
         let background = Background { tasks: TaskTracker::new(), stop: CancellationToken::new() };
         let executions = TaskTracker::new();
@@ -73,14 +73,14 @@ impl<A: Send + 'static> Node<A> {
             executions,
             cut: CancellationToken::new(),
             store_time: StoreTime::default(),
-            beaten,
+            beaten: Mutex::new(asked),
             settings,
             store,
             clock,
             owner,
             background,
         });
-        node.trusts_expiry_at(now);
+        node.trusts_expiry_at(now, asked);
         node.spawn_background(polling);
         node.spawn_background(Arc::clone(&node).beat());
         node.spawn_background(Arc::clone(&node).keep_swept());
@@ -93,9 +93,26 @@ impl<A: Send + 'static> Node<A> {
         self.background.tasks.spawn(async move { stop.run_until_cancelled_owned(task).await });
     }
 
-    /// Takes note of the store's time; false while it runs ahead, so that nothing may count as expired (E9).
-    pub(crate) fn trusts_expiry_at(&self, now: Timestamp) -> bool {
-        self.store_time.observe(now, self.clock.elapsed())
+    /// Takes note of the store's time; false while it runs ahead, so that nothing may count as expired (E9). `asked` is
+    /// [`Clock::elapsed`] from before the store was asked: an answer that is noticed late then distrusts itself, and
+    /// doesn't move the base line that later ones are measured by.
+    pub(crate) fn trusts_expiry_at(&self, now: Timestamp, asked: Duration) -> bool {
+        self.store_time.observe(now, asked)
+    }
+
+    /// One heartbeat; the store's time if it can be trusted to expire records.
+    async fn heartbeat(&self) -> Option<Timestamp> {
+        let asked = self.clock.elapsed();
+        // Given up well within the lease, so that one lost reply doesn't cost the claims their validity.
+        match timeout(self.settings.lease / 3, self.store.heartbeat(self.owner, self.settings.lease)).await {
+            Ok(Ok(now)) => {
+                *self.beaten.lock() = asked;
+                return self.trusts_expiry_at(now, asked).then_some(now);
+            }
+            Ok(Err(error)) => tracing::warn!(%error, "a heartbeat failed"),
+            Err(_) => tracing::warn!("a heartbeat took longer than a third of the lease"),
+        }
+        None
     }
 
     pub(crate) fn trusts_clock(&self) -> bool {
@@ -108,25 +125,13 @@ impl<A: Send + 'static> Node<A> {
         *self.beaten.lock()
     }
 
-    async fn heartbeat(&self) -> Result<Timestamp, StoreError> {
-        let asked = self.clock.elapsed();
-        let now = self.store.heartbeat(self.owner, self.settings.lease).await?;
-        *self.beaten.lock() = asked;
-        Ok(now)
-    }
-
     /// Keeps this process's claims valid (E4). A beat that fails is only late: what runs goes on, and counts when it ends.
     async fn beat(self: Arc<Self>) {
-        let every = self.settings.lease / 3;
+        let mut ticks = interval(self.settings.lease / 3);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            tokio::time::sleep(every).await;
-            match timeout(self.settings.lease, self.heartbeat()).await {
-                Ok(Ok(now)) => {
-                    self.trusts_expiry_at(now);
-                }
-                Ok(Err(error)) => tracing::warn!(%error, "a heartbeat failed"),
-                Err(_) => tracing::warn!("a heartbeat took longer than the lease"),
-            }
+            ticks.tick().await;
+            self.heartbeat().await;
         }
     }
 
@@ -135,16 +140,10 @@ impl<A: Send + 'static> Node<A> {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
-            let now = match self.heartbeat().await {
-                Ok(now) => now,
-                Err(error) => {
-                    tracing::warn!(%error, "sweeping is put off: the store doesn't answer");
-                    continue;
-                }
-            };
-            if !self.trusts_expiry_at(now) {
+            let Some(now) = self.heartbeat().await else {
+                tracing::debug!("sweeping is put off: the store's time isn't known, or not trusted");
                 continue;
-            }
+            };
             match sweep(&*self.store, now, self.settings.sweep_batch).await {
                 Ok(swept) if swept.deleted + swept.lapsed > 0 => {
                     tracing::info!(deleted = swept.deleted, lapsed = swept.lapsed, "swept");
@@ -178,12 +177,17 @@ impl<A: Send + 'static> Node<A> {
         self.executions.close();
         let mut cut = 0;
         if timeout(drain, self.executions.wait()).await.is_err() {
-            cut = self.executions.len();
+            cut = self.recorder.open_claims();
             tracing::warn!(executions = cut, "the drain time is over: what still runs becomes unknown");
+            // Whoever still queues for a place gets none: what has not begun isn't begun only to be cut.
+            self.inflight.close();
             self.cut.cancel();
             let _ = timeout(self.settings.store_timeout, self.executions.wait()).await;
         }
         self.background.stop.cancel();
+        self.background.tasks.close();
+        // No heartbeat may come after the retirement; the tasks end at their next step.
+        self.background.tasks.wait().await;
         let _ = timeout(self.settings.store_timeout, self.flush_replays()).await;
         // Whatever could not be written counts as unknown from here on, on every node.
         if !matches!(timeout(self.settings.store_timeout, self.store.retire(self.owner)).await, Ok(Ok(()))) {

@@ -7,10 +7,14 @@ use std::time::Duration;
 use oncekey_core::RecordId;
 use oncekey_store::{Found, Store};
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::timeout;
 
 /// How long questions are gathered. A store on the same host is asked 40 times a second while anyone waits, and never
 /// while nobody does.
 const GATHER: Duration = Duration::from_millis(25);
+
+/// How long one query may take; a store that hangs must not keep later questions from being asked.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Records per query.
 const BATCH: usize = 500;
@@ -57,9 +61,9 @@ async fn poll(store: Arc<dyn Store>, mut questions: mpsc::Receiver<Question>) {
             batch.push(question);
         }
         let ids: Vec<_> = batch.iter().map(|(id, _)| *id).collect();
-        let found = store.peek(&ids).await;
+        let found = timeout(PATIENCE, store.peek(&ids)).await.ok().and_then(Result::ok);
         let found: Option<HashMap<_, _>> =
-            found.ok().map(|all| all.into_iter().map(|found| (found.record.identity.id(), found)).collect());
+            found.map(|all| all.into_iter().map(|found| (found.record.identity.id(), found)).collect());
         for (id, asker) in batch.drain(..) {
             let look = match &found {
                 None => Look::NoAnswer,

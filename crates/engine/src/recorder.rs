@@ -7,9 +7,10 @@ use std::time::Duration;
 use oncekey_core::response::RecordedBody;
 use oncekey_core::{Event, RecordId, RecordedResponse, Token};
 use oncekey_store::{Found, Outcome, Recorded, Store, StoreError};
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tokio_util::task::TaskTracker;
 
+use crate::claiming::Asking;
 use crate::fault;
 
 /// Between two tries; doubled up to the second value.
@@ -24,6 +25,8 @@ pub(crate) struct Recorder {
     retry: Duration,
     max_bytes: usize,
     bytes: AtomicUsize,
+    /// Claims granted here whose outcome isn't recorded or given up yet.
+    open: AtomicUsize,
     letting_go: Arc<AtomicUsize>,
 }
 
@@ -40,7 +43,20 @@ pub(crate) enum Written {
 impl Recorder {
     pub(crate) fn new(store: Arc<dyn Store>, tasks: TaskTracker, retry: Duration, max_bytes: usize) -> Self {
         let letting_go = Arc::new(AtomicUsize::new(0));
-        Self { store, tasks, retry, max_bytes, bytes: AtomicUsize::new(0), letting_go }
+        Self { store, tasks, retry, max_bytes, bytes: AtomicUsize::new(0), open: AtomicUsize::new(0), letting_go }
+    }
+
+    pub(crate) fn execution_began(&self) {
+        self.open.fetch_add(1, Ordering::AcqRel);
+    }
+
+    pub(crate) fn execution_ended(&self) {
+        self.open.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// How many executions have no recorded end yet.
+    pub(crate) fn open_claims(&self) -> usize {
+        self.open.load(Ordering::Acquire)
     }
 
     /// Writes until it stands, is refused, or `record_retry` has passed.
@@ -60,7 +76,7 @@ impl Recorder {
         let bytes = outcome.response.as_deref().map_or(0, body_len);
         let before = self.bytes.fetch_add(bytes, Ordering::AcqRel);
         if before + bytes <= self.max_bytes {
-            return Outlived { recorder: self, bytes };
+            return Outlived { recorder: self, bytes, stripped: false };
         }
         self.bytes.fetch_sub(bytes, Ordering::AcqRel);
         tracing::warn!("too many bytes wait to be recorded: an outcome is kept without its body");
@@ -68,12 +84,31 @@ impl Recorder {
             let bodiless = RecordedResponse { body: RecordedBody::NotStored, ..RecordedResponse::clone(response) };
             *response = Arc::new(bodiless);
         }
-        Outlived { recorder: self, bytes: 0 }
+        Outlived { recorder: self, bytes: 0, stripped: true }
     }
 
     /// Ends a claim in the background: `Fail` for one that was given up before anything was executed (D2), `WriteOff` for
     /// one whose execution was lost (E4).
     pub(crate) fn let_go(&self, id: RecordId, token: Token, event: Event) {
+        self.let_go_after(std::future::ready(()), id, token, event);
+    }
+
+    /// Releases a given-up claim in the background once the store has answered it (D2).
+    pub(crate) fn release_after(&self, asking: Asking, id: RecordId, token: Token) {
+        let retry = self.retry;
+        let answered = async move {
+            let _ = timeout(retry, asking).await;
+        };
+        self.let_go_after(answered, id, token, Event::Fail);
+    }
+
+    fn let_go_after(
+        &self,
+        before: impl Future<Output = ()> + Send + 'static,
+        id: RecordId,
+        token: Token,
+        event: Event,
+    ) {
         if self.letting_go.fetch_add(1, Ordering::AcqRel) >= MAX_LET_GO {
             self.letting_go.fetch_sub(1, Ordering::AcqRel);
             tracing::warn!(operation = %id, "too many claims to let go of; this one lapses instead");
@@ -81,6 +116,7 @@ impl Recorder {
         }
         let (store, retry, letting_go) = (Arc::clone(&self.store), self.retry, Arc::clone(&self.letting_go));
         self.tasks.spawn(async move {
+            before.await;
             let _ = write(&*store, id, token, Outcome { event, response: None }, retry).await;
             letting_go.fetch_sub(1, Ordering::AcqRel);
         });
@@ -91,6 +127,9 @@ impl Recorder {
 pub(crate) struct Outlived<'a> {
     recorder: &'a Recorder,
     bytes: usize,
+    /// Whether the outcome lost its body. An earlier try may have got through with it, so only the store knows which
+    /// of the two is replayed.
+    pub(crate) stripped: bool,
 }
 
 impl Drop for Outlived<'_> {
@@ -110,7 +149,7 @@ async fn write(store: &dyn Store, id: RecordId, token: Token, outcome: Outcome, 
     let deadline = Instant::now() + retry;
     let mut pause = PAUSE.0;
     loop {
-        match tokio::time::timeout_at(deadline, store.record(id, token, outcome.clone())).await {
+        match timeout_at(deadline, store.record(id, token, outcome.clone())).await {
             Ok(Ok(Recorded::Written { expires, now })) => return Written::Stands { life: expires.since(now) },
             Ok(Ok(Recorded::Fenced(found))) => return Written::Fenced(found),
             Ok(Err(error @ (StoreError::Corrupt(_) | StoreError::Misconfigured(_)))) => {
@@ -124,7 +163,12 @@ async fn write(store: &dyn Store, id: RecordId, token: Token, outcome: Outcome, 
                 return Written::GivenUp;
             }
         }
-        tokio::time::sleep(pause).await;
+        // A store that fails fast never runs into the deadline by itself.
+        if Instant::now() + pause >= deadline {
+            tracing::error!(operation = %id, "an outcome could not be recorded in time and is given up");
+            return Written::GivenUp;
+        }
+        sleep(pause).await;
         pause = PAUSE.1.min(pause * 2);
     }
 }

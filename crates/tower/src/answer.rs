@@ -1,52 +1,47 @@
 //! Turning what the engine said into HTTP (W2, R1, R2, K8, P1, P3).
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER, TRAILER};
-use http::{HeaderMap, HeaderName, HeaderValue, Response, response};
+use http::{HeaderMap, HeaderName, HeaderValue, Response, Version, response};
 use oncekey_core::problem::{Code, Problem, TYPE_BASE};
-use oncekey_core::response::{RecordedBody, end_to_end, strip_own};
+use oncekey_core::response::{RecordedBody, retain};
 use oncekey_core::{RecordId, RecordedResponse};
 
 use crate::body::ResponseBody;
-use crate::budget::Pool;
+use crate::budget::{NoRoom, Pool};
 use crate::keyed::SentKey;
 
 const PROBLEM: HeaderName = HeaderName::from_static("oncekey-problem");
 const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
-const OPERATION_ID: HeaderName = HeaderName::from_static("oncekey-operation-id");
+pub(crate) const OPERATION_ID: HeaderName = HeaderName::from_static("oncekey-operation-id");
+
+const NO_ROOM: &str = "The operation is completed and its answer is kept, but there is no room to give it now; repeat the \
+                       request as it is in a moment.";
 
 /// Adds what every answer about a record carries: the key as the client sent it (K8), and the operation id (P3).
-fn sign(headers: &mut HeaderMap, sent: &SentKey, id: RecordId) {
+pub(crate) fn sign(headers: &mut HeaderMap, sent: &SentKey, id: RecordId) {
     headers.insert(sent.header.clone(), sent.value.clone());
     headers.insert(OPERATION_ID, ascii(id));
 }
 
-fn ascii(text: impl std::fmt::Display) -> HeaderValue {
+pub(crate) fn ascii(text: impl std::fmt::Display) -> HeaderValue {
     HeaderValue::try_from(text.to_string()).expect("ids and numbers are visible ASCII")
 }
 
-/// The first answer: all the upstream's end-to-end fields (R3), without those that are oncekey's own (R2).
-pub(crate) fn first(head: response::Parts, body: ResponseBody, sent: &SentKey, id: RecordId) -> Response<ResponseBody> {
-    let mut headers = end_to_end(&head.headers);
-    strip_own(&mut headers, &sent.header);
-    headers.remove(TRAILER); // the trailers of a keyed request's answer aren't delivered
-    if body.is_whole() {
-        headers.remove(CONTENT_LENGTH); // the server counts
-    }
-    sign(&mut headers, sent, id);
-    let mut answer = Response::new(body);
-    *answer.status_mut() = head.status;
-    *answer.extensions_mut() = head.extensions;
-    *answer.headers_mut() = headers;
-    answer
+/// The first answer: all that goes on of the upstream's. The caller signs it: whoever gets it may have spelled the key
+/// differently from whose request was executed (W4).
+pub(crate) fn first(mut head: response::Parts, body: ResponseBody) -> Response<ResponseBody> {
+    // The trailers of a keyed request's answer aren't delivered, and the server counts what is whole.
+    retain(&mut head.headers, |name| *name != TRAILER && !(*name == CONTENT_LENGTH && body.is_whole()));
+    head.version = Version::default(); // the upstream's is its own connection's
+    Response::from_parts(head, body)
 }
 
 /// A replay of the recorded response, or the problem that stands for one that can't be given.
 pub(crate) fn replay(
-    recorded: &Arc<RecordedResponse>,
+    recorded: &RecordedResponse,
     room: &Pool,
     sent: &SentKey,
     id: RecordId,
@@ -58,10 +53,10 @@ pub(crate) fn replay(
         }
     };
     // Waiting for room would keep the body in memory meanwhile, so there is either room now or none.
-    let body = match room.try_take(body.len() as u64) {
+    let body = match room.try_give(&body) {
         Ok(Some(share)) => ResponseBody::budgeted(body, share),
         Ok(None) => ResponseBody::whole(body),
-        Err(_) => return Err(Problem::new(Code::Overloaded)),
+        Err(NoRoom) => return Err(Problem::because(Code::Overloaded, NO_ROOM)),
     };
     let mut answer = Response::new(body);
     *answer.status_mut() = recorded.status;

@@ -1,7 +1,10 @@
 //! The memory that whole bodies may take (W3).
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
 
+use bytes::Bytes;
+use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Bodies up to this size aren't counted: they are part of what a connection takes.
@@ -23,7 +26,11 @@ pub(crate) type Share = Arc<dyn Send + Sync>;
 pub(crate) struct Pool {
     room: Arc<Semaphore>,
     kib: u32,
+    given: Arc<Mutex<Given>>,
 }
+
+/// The room of bodies that are being given, by the address of their bytes.
+type Given = HashMap<usize, Weak<dyn Send + Sync>>;
 
 impl Budget {
     /// Divides `bytes` between requests (two thirds) and responses (one third).
@@ -44,7 +51,7 @@ impl Pool {
     fn new(bytes: u64) -> Self {
         // A share is asked for in one piece, and tokio counts a piece in 32 bits.
         let kib = u32::try_from(bytes / 1024).unwrap_or(u32::MAX).max(1);
-        Self { room: Arc::new(Semaphore::new(kib as usize)), kib }
+        Self { room: Arc::new(Semaphore::new(kib as usize)), kib, given: Arc::default() }
     }
 
     /// Room for `bytes`, in the order of asking. What is larger than the whole pool takes the whole pool.
@@ -56,13 +63,22 @@ impl Pool {
         permit.ok().map(shared)
     }
 
-    /// Room for `bytes` at once, or an error.
-    pub(crate) fn try_take(&self, bytes: u64) -> Result<Option<Share>, NoRoom> {
-        if bytes <= UNCOUNTED {
+    /// Room for giving a body, at once or not at all. Answers that give the same bytes take room for them once.
+    pub(crate) fn try_give(&self, body: &Bytes) -> Result<Option<Share>, NoRoom> {
+        if body.len() as u64 <= UNCOUNTED {
             return Ok(None);
         }
-        let permit = Arc::clone(&self.room).try_acquire_many_owned(self.kib_of(bytes));
-        permit.map(|permit| Some(shared(permit))).map_err(|_| NoRoom)
+        let mut given = self.given.lock();
+        if let Some(share) = given.get(&address(body)).and_then(Weak::upgrade) {
+            return Ok(Some(share));
+        }
+        let permit = Arc::clone(&self.room).try_acquire_many_owned(self.kib_of(body.len() as u64));
+        permit.map(|permit| Some(give(&mut given, body, shared(permit)))).map_err(|_| NoRoom)
+    }
+
+    /// Lets all further answers that give these bytes share the room that was taken for them.
+    pub(crate) fn give(&self, body: &Bytes, share: Share) -> Share {
+        give(&mut self.given.lock(), body, share)
     }
 
     fn kib_of(&self, bytes: u64) -> u32 {
@@ -73,6 +89,18 @@ impl Pool {
 /// Too many bytes are in memory already.
 #[derive(Debug)]
 pub(crate) struct NoRoom;
+
+fn address(body: &Bytes) -> usize {
+    body.as_ptr() as usize
+}
+
+fn give(given: &mut Given, body: &Bytes, share: Share) -> Share {
+    // The bytes stay as long as their room is taken, so that no other body can come to lie at their address.
+    let share: Share = Arc::new((body.clone(), share));
+    given.retain(|_, share| share.strong_count() > 0);
+    given.insert(address(body), Arc::downgrade(&share));
+    share
+}
 
 fn shared(permit: OwnedSemaphorePermit) -> Share {
     Arc::new(permit)

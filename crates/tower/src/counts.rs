@@ -1,12 +1,10 @@
 //! The request and problem counters: each request counts under exactly one outcome of one route.
 
-use std::collections::HashMap;
-
 use metrics::{Counter, counter};
 use oncekey_core::problem::Code;
 
 /// How a request ended, as `oncekey_requests_total` tells it apart.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Counted {
     /// It executed, and its answer is recorded.
     Executed,
@@ -65,34 +63,35 @@ impl Counted {
 
 /// The counters of one route; all of them exist from the start, at zero.
 pub(crate) struct RouteCounts {
-    requests: HashMap<Counted, Counter>,
-    problems: HashMap<Code, Counter>,
+    requests: Vec<(Counted, Counter)>,
+    problems: Vec<(Code, Counter)>,
 }
 
 impl RouteCounts {
     pub(crate) fn of_route(route: &str) -> Self {
-        let problems = Code::ALL.into_iter();
         Self {
-            requests: Counted::OF_A_ROUTE.into_iter().map(|outcome| (outcome, requests(route, outcome))).collect(),
-            problems: problems.map(|code| (code, problem(route, code))).collect(),
+            requests: Counted::OF_A_ROUTE.map(|outcome| (outcome, requests(route, outcome))).into(),
+            problems: Code::ALL.map(|code| (code, problem(route, code))).into(),
         }
     }
 
     pub(crate) fn unguarded() -> Self {
-        let requests = [(Counted::Unguarded, requests("-", Counted::Unguarded))];
-        Self { requests: requests.into_iter().collect(), problems: HashMap::new() }
+        Self { requests: vec![(Counted::Unguarded, requests("-", Counted::Unguarded))], problems: Vec::new() }
     }
 
     pub(crate) fn request(&self, outcome: Counted) {
-        if let Some(counter) = self.requests.get(&outcome) {
-            counter.increment(1);
-        }
+        increment(&self.requests, outcome);
     }
 
     pub(crate) fn problem(&self, code: Code) {
-        if let Some(counter) = self.problems.get(&code) {
-            counter.increment(1);
-        }
+        increment(&self.problems, code);
+    }
+}
+
+/// A handful of counters is searched faster than hashed.
+fn increment<T: Copy + PartialEq>(counters: &[(T, Counter)], what: T) {
+    if let Some((_, counter)) = counters.iter().find(|(known, _)| *known == what) {
+        counter.increment(1);
     }
 }
 

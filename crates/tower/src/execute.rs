@@ -1,60 +1,30 @@
-//! One execution by the inner service: the request as it goes in, and what its answer means.
+//! One execution by the inner service, and what its answer means.
 
 use std::sync::Arc;
 
-use bytes::{Bytes, BytesMut};
-use http::header::{ACCEPT_ENCODING, CONTENT_TYPE, RETRY_AFTER};
-use http::{HeaderName, HeaderValue, Request, Response, request};
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, RETRY_AFTER};
+use http::{HeaderName, Request, Response, response};
 use http_body::Body;
 use http_body_util::BodyExt;
-use oncekey_core::policy::{Policy, Verdict};
+use oncekey_core::policy::{Policy, Timing, Verdict};
 use oncekey_core::response::{RecordedBody, RecordedResponse, end_to_end, strip_own};
 use oncekey_engine::{Attempt, Executed, NotExecuted};
 use parking_lot::Mutex;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout, timeout_at};
 use tower::{Service, ServiceExt};
 
 use crate::answer;
 use crate::body::{BodyError, RequestBody, ResponseBody};
 use crate::budget::{Pool, Share, UNCOUNTED};
-use crate::intake::Intake;
-use crate::keyed::SentKey;
-use crate::stream::stream;
+use crate::gathered::Gathered;
+use crate::request::KeyedRequest;
+use crate::stream::{Begun, stream};
 
-/// Fields that oncekey sets; the client's own lines of these names are removed (E11).
-const OPERATION_ID: HeaderName = HeaderName::from_static("oncekey-operation-id");
-const ATTEMPT: HeaderName = HeaderName::from_static("oncekey-attempt");
-
-/// A keyed request, whole. Shared between its execution and its fingerprint.
-pub(crate) struct KeyedRequest {
-    pub(crate) head: request::Parts,
-    pub(crate) body: Intake,
-    pub(crate) sent: SentKey,
-}
-
-impl KeyedRequest {
-    fn build(&self, attempt: Attempt) -> Request<RequestBody> {
-        let mut head = self.head.clone();
-        head.headers.insert(OPERATION_ID, number(attempt.id));
-        head.headers.insert(ATTEMPT, number(attempt.number));
-        head.headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity")); // R4
-        head.extensions.insert(attempt);
-        let bytes = self.body.bytes.clone();
-        let body = match &self.body.share {
-            Some(share) => RequestBody::budgeted(bytes, Arc::clone(share)),
-            None => RequestBody::whole(bytes),
-        };
-        Request::from_parts(head, body)
-    }
-}
-
-fn number(text: impl std::fmt::Display) -> HeaderValue {
-    HeaderValue::try_from(text.to_string()).expect("ids and numbers are visible ASCII")
-}
-
-/// The inner service of a keyed request. The mutex only makes it shareable; it is held while cloning.
+/// The inner service as keyed requests use it. The mutex only makes it shareable; it is held while cloning.
 pub(crate) struct Inner<S> {
     pub(crate) service: Mutex<S>,
+    pub(crate) key_header: HeaderName,
     pub(crate) responses: Pool,
 }
 
@@ -74,34 +44,39 @@ impl<S> Inner<S> {
     {
         let policy = Arc::clone(&attempt.policy);
         let give_up = Instant::now() + policy.timing.upstream_timeout;
-        let id = attempt.id;
-        let service = self.service.lock().clone();
+        let mut service = self.service.lock().clone();
+        if let Err(proof) = ready(&mut service, &policy.timing).await {
+            return Executed::NotExecuted(proof);
+        }
+        // After the wait for the service, so that little is left between this check and the first byte (E10).
         if let Err(proof) = attempt.begin().await {
             return Executed::NotExecuted(proof);
         }
-        let response = match service.oneshot(request.build(attempt)).await {
+        let response = match service.call(request.build(attempt)).await {
             Ok(response) => response,
             Err(error) => return failed(&*error.into()),
         };
         let (head, body) = response.into_parts();
-        let arrived = Arrived { head, sent: request.sent.clone(), id, policy };
-        drop(request); // its body isn't needed any more
+        let arrived = Arrived::new(head, &self.key_header, policy);
         if arrived.streams(&body) {
-            return arrived.streaming(Vec::new(), body, give_up);
+            return arrived.streaming(Begun::default(), body, give_up);
         }
         self.hold(arrived, body, give_up).await
     }
 
-    /// Reads an answer whole, unless it grows past what is recorded.
+    /// Reads an answer whole, unless it grows past what is recorded, or there is no room for it.
     async fn hold<R>(&self, arrived: Arrived, body: R, give_up: Instant) -> Executed<Response<ResponseBody>>
     where
         R: Body<Data = Bytes> + Send + 'static,
         R::Error: Into<BodyError>,
     {
         let max = arrived.policy.recording.max_response;
-        let share = self.responses.take(body.size_hint().exact().unwrap_or(0)).await;
+        let exact = body.size_hint().exact();
         let mut body = Box::pin(body.map_err(Into::into));
-        let mut held = Held { pieces: Vec::new(), bytes: 0, share };
+        let Ok(mut share) = self.room(exact.unwrap_or(0), give_up).await else {
+            return arrived.streaming(Begun::default(), body, give_up);
+        };
+        let mut held = Gathered::new(exact, max);
         while let Some(frame) = body.frame().await {
             let data = match frame {
                 Ok(frame) => frame.into_data(),
@@ -109,36 +84,68 @@ impl<S> Inner<S> {
             };
             // Trailers of a held answer are neither recorded nor delivered.
             let Ok(data) = data else { continue };
-            held.bytes += data.len() as u64;
-            held.pieces.push(data);
-            if held.bytes > max {
-                return arrived.streaming(held.pieces, body, give_up);
+            let len = held.len() + data.len() as u64;
+            if len > max {
+                return arrived.streaming(Begun { pieces: vec![held.into_bytes(), data], share }, body, give_up);
             }
             // An answer of unannounced length takes room for the largest it can be, once it isn't small any more.
-            if held.share.is_none() && held.bytes > UNCOUNTED {
-                held.share = self.responses.take(max).await;
+            if share.is_none() && len > UNCOUNTED {
+                let Ok(room) = self.room(max, give_up).await else {
+                    return arrived.streaming(Begun { pieces: vec![held.into_bytes(), data], share }, body, give_up);
+                };
+                share = room;
             }
+            held.push(&data);
         }
-        arrived.whole(held)
+        let bytes = held.into_bytes();
+        let share = share.map(|share| self.responses.give(&bytes, share));
+        arrived.whole(bytes, share)
+    }
+
+    /// Room for an answer, awaited for half of the time that is left. An answer without room is streamed and not kept
+    /// (R5): giving it late would make its outcome unknown, and that is worse for its client than `response-not-stored`.
+    async fn room(&self, bytes: u64, give_up: Instant) -> Result<Option<Share>, NoRoom> {
+        let now = Instant::now();
+        let until = now + give_up.saturating_duration_since(now) / 2;
+        timeout_at(until, self.responses.take(bytes)).await.map_err(|_| NoRoom)
     }
 }
 
-/// The part of an answer that was read.
-struct Held {
-    pieces: Vec<Bytes>,
-    bytes: u64,
-    share: Option<Share>,
+/// No room came free in time.
+struct NoRoom;
+
+/// Waits for the service to take a request, for as long as a first client waits. A service that isn't ready hasn't been
+/// called, so nothing was executed (E6).
+async fn ready<S>(service: &mut S, timing: &Timing) -> Result<(), NotExecuted>
+where
+    S: Service<Request<RequestBody>>,
+    S::Error: Into<BodyError>,
+{
+    match timeout(timing.answer_timeout, service.ready()).await {
+        Ok(Ok(_)) => Ok(()),
+        Ok(Err(error)) => {
+            let error = error.into();
+            let proof = NotExecuted::find(&*error).cloned();
+            Err(proof.unwrap_or_else(|| NotExecuted::because(format!("the inner service isn't ready: {error}"))))
+        }
+        Err(_) => Err(NotExecuted::because("the inner service wasn't ready in time")),
+    }
 }
 
 /// An answer's head, and what is needed to answer with it.
 struct Arrived {
-    head: http::response::Parts,
-    sent: SentKey,
-    id: oncekey_core::RecordId,
+    /// Its fields are those that go on: end to end, and none of oncekey's own (R2, R3).
+    head: response::Parts,
     policy: Arc<Policy>,
 }
 
 impl Arrived {
+    fn new(mut head: response::Parts, key_header: &HeaderName, policy: Arc<Policy>) -> Self {
+        head.headers = end_to_end(&head.headers);
+        strip_own(&mut head.headers, key_header);
+        Self { head, policy }
+    }
+
     /// Whether the answer is given as it arrives (R7), as far as its head tells.
     fn streams(&self, body: &impl Body) -> bool {
         let recording = &self.policy.recording;
@@ -155,40 +162,27 @@ impl Arrived {
     }
 
     fn recorded(&self, body: RecordedBody) -> RecordedResponse {
-        let mut headers = end_to_end(&self.head.headers);
-        strip_own(&mut headers, &self.sent.header);
-        RecordedResponse::of(self.head.status, &headers, body, &self.policy.recording)
+        RecordedResponse::of(self.head.status, &self.head.headers, body, &self.policy.recording)
     }
 
-    fn whole(self, held: Held) -> Executed<Response<ResponseBody>> {
-        let bytes = joined(held.pieces);
+    fn whole(self, bytes: Bytes, share: Option<Share>) -> Executed<Response<ResponseBody>> {
         let (verdict, response) = (self.verdict(), self.recorded(RecordedBody::Stored(bytes.clone())));
-        let body = match held.share {
+        let body = match share {
             Some(share) => ResponseBody::budgeted(bytes, share),
             None => ResponseBody::whole(bytes),
         };
-        Executed::Answered { first: answer::first(self.head, body, &self.sent, self.id), response, verdict }
+        Executed::Answered { first: answer::first(self.head, body), response, verdict }
     }
 
-    fn streaming<R>(self, read: Vec<Bytes>, body: R, give_up: Instant) -> Executed<Response<ResponseBody>>
+    fn streaming<R>(self, begun: Begun, body: R, give_up: Instant) -> Executed<Response<ResponseBody>>
     where
         R: Body<Data = Bytes> + Send + 'static,
         R::Error: Into<BodyError>,
     {
         let (verdict, response) = (self.verdict(), self.recorded(RecordedBody::NotStored));
-        let (body, rest) = stream(read, body, give_up);
-        let first = answer::first(self.head, body, &self.sent, self.id);
-        Executed::Streaming { first, response, verdict, rest: Box::pin(rest) }
+        let (body, rest) = stream(begun, body, give_up);
+        Executed::Streaming { first: answer::first(self.head, body), response, verdict, rest: Box::pin(rest) }
     }
-}
-
-/// One piece of memory of just the right size: a piece as it was read may keep a whole read buffer alive.
-fn joined(pieces: Vec<Bytes>) -> Bytes {
-    let mut all = BytesMut::with_capacity(pieces.iter().map(Bytes::len).sum());
-    for piece in pieces {
-        all.extend_from_slice(&piece);
-    }
-    all.freeze()
 }
 
 /// An error of the inner service: ambiguous unless it proves that nothing ran (E6, E7).

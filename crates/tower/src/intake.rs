@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use http_body::Body;
 use http_body_util::BodyExt;
 use oncekey_core::problem::{Code, Problem};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::timeout;
 
 use crate::budget::{Pool, Share};
+use crate::gathered::Gathered;
 
 /// A whole body and the room it takes.
 pub(crate) struct Intake {
@@ -26,40 +27,29 @@ where
     if hint.lower() > max {
         return Err(Problem::body_too_large(max));
     }
-    let most = hint.exact().unwrap_or(max);
-    let room = timeout_at(Instant::now() + patience, pool.take(most)).await;
+    let room = timeout(patience, pool.take(hint.exact().unwrap_or(max))).await;
     let share = room.map_err(|_| Problem::new(Code::Overloaded))?;
-    let reading = timeout_at(Instant::now() + patience, collect(body, hint.exact(), max)).await;
+    let reading = timeout(patience, gather(body, Gathered::new(hint.exact(), max), max)).await;
     let bytes = reading.map_err(|_| invalid("the body did not arrive in time"))??;
     Ok(Intake { bytes, share })
 }
 
-async fn collect<B>(body: B, exact: Option<u64>, max: u64) -> Result<Bytes, Problem>
+async fn gather<B>(body: B, mut gathered: Gathered, max: u64) -> Result<Bytes, Problem>
 where
     B: Body<Data = Bytes>,
 {
     let mut body = std::pin::pin!(body);
-    let mut first = Bytes::new();
-    let mut rest = BytesMut::new();
     while let Some(frame) = body.frame().await {
         // Trailers of a keyed request are dropped: its framing towards the upstream is ours (H1).
         let Ok(data) = frame.map_err(|_| invalid("the body was cut short or is framed wrongly"))?.into_data() else {
             continue;
         };
-        if (first.len() + rest.len() + data.len()) as u64 > max {
+        if gathered.len() + data.len() as u64 > max {
             return Err(Problem::body_too_large(max));
         }
-        if first.is_empty() && rest.is_empty() {
-            first = data;
-            continue;
-        }
-        if rest.is_empty() {
-            rest.reserve(exact.and_then(|exact| usize::try_from(exact).ok()).unwrap_or(first.len() + data.len()));
-            rest.extend_from_slice(&std::mem::take(&mut first));
-        }
-        rest.extend_from_slice(&data);
+        gathered.push(&data);
     }
-    Ok(if rest.is_empty() { first } else { rest.freeze() })
+    Ok(gathered.into_bytes())
 }
 
 fn invalid(why: &str) -> Problem {

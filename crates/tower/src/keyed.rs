@@ -1,6 +1,6 @@
 //! Whether a request is keyed, and which record it names: its key and its scope (rules K and S).
 
-use http::header::{AUTHORIZATION, CONNECTION, UPGRADE};
+use http::header::{AUTHORIZATION, UPGRADE};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use oncekey_core::problem::{Code, Problem};
 use oncekey_core::{Identity, Key, Namespace, Scope, ScopeError, ScopeSource};
@@ -40,7 +40,7 @@ pub(crate) fn look(headers: &HeaderMap, guard: &Guard, namespace: &Namespace) ->
         Err(error) => return Looked::Refused(Problem::key_invalid(error), None),
     };
     let sent = SentKey { header: guard.key_header.clone(), value: value.clone() };
-    if headers.contains_key(UPGRADE) || names_upgrade(headers) {
+    if asks_for_upgrade(headers) {
         let detail = "Send the request without an upgrade: a request with a key can't change the protocol.";
         return Looked::Refused(Problem::because(Code::RequestInvalid, detail), Some(sent));
     }
@@ -50,9 +50,15 @@ pub(crate) fn look(headers: &HeaderMap, guard: &Guard, namespace: &Namespace) ->
     }
 }
 
-fn names_upgrade(headers: &HeaderMap) -> bool {
-    let lines = headers.get_all(CONNECTION).iter().filter_map(|line| line.to_str().ok());
-    lines.flat_map(|line| line.split(',')).any(|name| name.trim().eq_ignore_ascii_case("upgrade"))
+/// Whether a request depends on another protocol than HTTP (H4). An offer of another version of HTTP, as Java's client makes
+/// with each request (`Upgrade: h2c`), may be ignored by any server, and the request is served as it is.
+fn asks_for_upgrade(headers: &HeaderMap) -> bool {
+    let mut protocols = headers.get_all(UPGRADE).iter().flat_map(|line| line.as_bytes().split(|byte| *byte == b','));
+    protocols.any(|protocol| {
+        let protocol = protocol.trim_ascii();
+        let name = protocol.split(|byte| *byte == b'/').next().unwrap_or_default();
+        !protocol.is_empty() && !name.eq_ignore_ascii_case(b"h2c") && !name.eq_ignore_ascii_case(b"http")
+    })
 }
 
 /// The first source that yields a value (S1, S2).
@@ -61,8 +67,9 @@ fn scope(headers: &HeaderMap, sources: &[ScopeSource]) -> Result<Scope, Problem>
         let found = match source {
             ScopeSource::Header(name) => from_header(headers, name, source)?,
             ScopeSource::Authorization => one_line(headers, &AUTHORIZATION)?
-                .filter(|value| !value.is_empty())
-                .map(|value| Scope::of_credential(value.as_bytes())),
+                .map(|value| value.as_bytes().trim_ascii())
+                .filter(|credential| !credential.is_empty())
+                .map(Scope::of_credential),
             ScopeSource::Static(value) => Scope::new(&source.to_string(), value).ok(),
         };
         if let Some(scope) = found {

@@ -5,13 +5,13 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
-use http::{Request, Response, StatusCode, request};
+use http::header::RETRY_AFTER;
+use http::{Request, Response, StatusCode};
 use http_body::Body;
-use oncekey_core::fingerprint::{Fingerprint, Operation, Recipe};
 use oncekey_core::policy::Verdict;
 use oncekey_core::problem::{Code, Problem};
-use oncekey_core::record::Origin;
-use oncekey_core::{Identity, Namespace};
+use oncekey_core::response::RecordedBody;
+use oncekey_core::{Identity, Namespace, RecordId, RecordedResponse};
 use oncekey_engine::{Call, Ended, Engine, Work};
 use parking_lot::Mutex;
 use tower::{Layer, Service};
@@ -20,9 +20,10 @@ use crate::answer;
 use crate::body::{BodyError, RequestBody, ResponseBody};
 use crate::budget::Budget;
 use crate::counts::{Counted, RouteCounts};
-use crate::execute::{Inner, KeyedRequest};
+use crate::execute::Inner;
 use crate::intake;
 use crate::keyed::{Looked, SentKey, look};
+use crate::request::KeyedRequest;
 use crate::route::{Route, Routes};
 
 /// Guards a service's routes. Clones share the engine, the routes and the budget.
@@ -104,7 +105,11 @@ where
             }
             Looked::Keyed { identity, sent } => {
                 let guarded = Guarded { shared, number };
-                Box::pin(async move { Ok(guarded.answer(inner, request, identity, sent).await) })
+                // Readiness may be a place that others wait for, and a keyed request needs none before it executes, if it
+                // does: it is given back here and asked for again then.
+                let unready = inner.clone();
+                drop(inner);
+                Box::pin(async move { Ok(guarded.answer(unready, request, identity, sent).await) })
             }
         }
     }
@@ -120,7 +125,9 @@ where
     R: Body<Data = Bytes> + Send + 'static,
     R::Error: Into<BodyError>,
 {
-    let response = inner.call(request.map(RequestBody::streaming));
+    let body =
+        |body: B| if body.is_end_stream() { RequestBody::whole(Bytes::new()) } else { RequestBody::streaming(body) };
+    let response = inner.call(request.map(body));
     Box::pin(async move { Ok(response.await?.map(ResponseBody::streaming)) })
 }
 
@@ -176,7 +183,7 @@ impl Guarded {
             Err(problem) => return self.problem(&problem, Some(&sent)),
         };
         count.outcome = Counted::InProgress;
-        let request = Arc::new(KeyedRequest { head, body, sent: sent.clone() });
+        let request = Arc::new(KeyedRequest { head, body });
         let id = identity.id();
         let ended = self.shared.engine.run(self.call(inner, request, identity)).await;
         let (outcome, answer) = self.deliver(ended, &sent, id);
@@ -192,66 +199,74 @@ impl Guarded {
         R: Body<Data = Bytes> + Send + 'static,
         R::Error: Into<BodyError>,
     {
-        let route = self.route();
-        let fingerprint = fingerprint(&request.head, &request.body.bytes, &route.guard.recipe);
-        let origin = Origin {
-            route: route.policy.route.clone(),
-            method: request.head.method.to_string(),
-            path: request.head.uri.path().to_owned(),
-        };
-        let kept = Arc::clone(&request);
-        let inner = Arc::new(Inner { service: Mutex::new(inner), responses: self.shared.budget.responses().clone() });
+        let Route { guard, policy, .. } = self.route();
+        let inner = Arc::new(Inner {
+            service: Mutex::new(inner),
+            key_header: guard.key_header.clone(),
+            responses: self.shared.budget.responses().clone(),
+        });
+        let (fingerprint, origin) = (request.fingerprint(&guard.recipe), request.origin(&policy.route));
+        let again = Arc::clone(&request);
         let work: Work<_> =
             Arc::new(move |attempt| Box::pin(Arc::clone(&inner).execute(Arc::clone(&request), attempt)));
         Call {
             identity,
             fingerprint,
-            refingerprint: Arc::new(move |recipe| fingerprint_of(&kept, recipe)),
+            refingerprint: Arc::new(move |recipe| again.fingerprint(recipe)),
             origin,
-            policy: Arc::clone(&route.policy),
+            policy: Arc::clone(policy),
             work,
         }
     }
 
+    /// What the client gets. The record's id is on all of it (P3): it follows from the key, and where the store said nothing
+    /// there may be a record all the same.
     fn deliver(
         &self,
         ended: Ended<Response<ResponseBody>>,
         sent: &SentKey,
-        id: oncekey_core::RecordId,
+        id: RecordId,
     ) -> (Counted, Response<ResponseBody>) {
-        let about = |code| Problem::new(code).about(id);
-        match ended {
-            Ended::Executed { first, verdict } => {
-                let outcome = match verdict {
-                    Verdict::Completed => Counted::Executed,
-                    Verdict::Failed => Counted::Failed,
-                    Verdict::Unknown => Counted::Unknown,
-                };
-                (outcome, first)
+        let (outcome, problem) = match ended {
+            Ended::Executed { mut first, verdict } => {
+                answer::sign(first.headers_mut(), sent, id);
+                return (executed(verdict), first);
             }
             Ended::Replayed { response, waited } => {
                 let outcome = if waited { Counted::Waited } else { Counted::Replayed };
-                match answer::replay(&response, self.shared.budget.responses(), sent, id) {
-                    Ok(replay) => (outcome, replay),
-                    Err(problem) if problem.code == Code::Overloaded => {
-                        (Counted::Rejected, self.problem(&problem, Some(sent)))
-                    }
-                    Err(problem) => (outcome, self.problem(&problem.about(id), Some(sent))),
+                match self.replay(&response, sent, id) {
+                    Ok(replay) => return (outcome, replay),
+                    Err(problem) if problem.code == Code::Overloaded => (Counted::Rejected, problem),
+                    Err(problem) if problem.code == Code::InProgress => (Counted::InProgress, problem),
+                    Err(problem) => (outcome, problem),
                 }
             }
-            Ended::InProgress => {
-                let problem = Problem::in_progress(StatusCode::ACCEPTED).about(id);
-                (Counted::InProgress, self.problem(&problem, Some(sent)))
-            }
-            Ended::Mismatch => (Counted::Mismatch, self.problem(&about(Code::KeyReused), Some(sent))),
-            Ended::Unknown => (Counted::Unknown, self.problem(&about(Code::OutcomeUnknown), Some(sent))),
-            Ended::NotExecuted => (Counted::Failed, self.problem(&about(Code::UpstreamUnreachable), Some(sent))),
-            Ended::Overloaded => (Counted::Rejected, self.problem(&Problem::new(Code::Overloaded), Some(sent))),
-            Ended::StoreUnavailable => {
-                (Counted::StoreError, self.problem(&Problem::new(Code::StoreUnavailable), Some(sent)))
-            }
-            Ended::Unreadable => (Counted::StoreError, self.problem(&about(Code::RecordUnreadable), Some(sent))),
+            Ended::InProgress => (Counted::InProgress, Problem::in_progress(StatusCode::ACCEPTED)),
+            Ended::Mismatch => (Counted::Mismatch, Problem::new(Code::KeyReused)),
+            Ended::Unknown => (Counted::Unknown, Problem::new(Code::OutcomeUnknown)),
+            Ended::NotExecuted => (Counted::Failed, Problem::new(Code::UpstreamUnreachable)),
+            Ended::Overloaded => (Counted::Rejected, Problem::new(Code::Overloaded)),
+            Ended::StoreUnavailable => (Counted::StoreError, Problem::new(Code::StoreUnavailable)),
+            Ended::Unreadable => (Counted::StoreError, Problem::new(Code::RecordUnreadable)),
+        };
+        (outcome, self.problem(&problem.about(id), Some(sent)))
+    }
+
+    fn replay(
+        &self,
+        response: &RecordedResponse,
+        sent: &SentKey,
+        id: RecordId,
+    ) -> Result<Response<ResponseBody>, Problem> {
+        let recording = &self.route().policy.recording;
+        let has_retry_after = response.headers.contains_key(RETRY_AFTER);
+        // Whoever waited for a streamed answer after which a retry may run has nothing to get but that retry (W4, E8).
+        if response.body == RecordedBody::NotStored
+            && recording.verdict(response.status, has_retry_after) != Verdict::Completed
+        {
+            return Err(Problem::in_progress(StatusCode::ACCEPTED));
         }
+        answer::replay(response, self.shared.budget.responses(), sent, id)
     }
 
     /// Turns a request away that has no record to speak of.
@@ -266,17 +281,10 @@ impl Guarded {
     }
 }
 
-fn fingerprint_of(request: &KeyedRequest, recipe: &Recipe) -> Fingerprint {
-    fingerprint(&request.head, &request.body.bytes, recipe)
-}
-
-fn fingerprint(head: &request::Parts, body: &Bytes, recipe: &Recipe) -> Fingerprint {
-    let operation = Operation {
-        method: &head.method,
-        path: head.uri.path(),
-        query: head.uri.query(),
-        headers: &head.headers,
-        body,
-    };
-    Fingerprint::of(&operation, recipe)
+const fn executed(verdict: Verdict) -> Counted {
+    match verdict {
+        Verdict::Completed => Counted::Executed,
+        Verdict::Failed => Counted::Failed,
+        Verdict::Unknown => Counted::Unknown,
+    }
 }

@@ -10,16 +10,20 @@
 //! names. In return nothing half-read is ever executed, and what a client saw is what its retry sees.
 //!
 //! An inner service that can prove that nothing ran returns an error with [`oncekey_engine::NotExecuted`] among its
-//! sources; any other error leaves the outcome `unknown`.
+//! sources; any other error leaves the outcome `unknown`. The text of either is logged, so it must not hold bodies,
+//! credentials or keys (P2). A keyed request asks the service whether it is ready when it is about to be executed, not
+//! before: replays and waiters take no place in a concurrency limit, and a service that doesn't get ready ran nothing.
 
 mod answer;
 mod body;
 mod budget;
 mod counts;
 mod execute;
+mod gathered;
 mod intake;
 mod keyed;
 mod layer;
+mod request;
 mod route;
 mod stream;
 

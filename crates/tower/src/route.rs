@@ -62,59 +62,71 @@ pub enum RouteError {
     /// Two routes guard the same method on the same path.
     #[error("{0} {1} is guarded by two routes")]
     Overlap(Method, String),
+    /// Two routes guard the same method on patterns of which neither goes before the other.
+    #[error("{0} {1} and {2} can't both be guarded: neither is the more exact one")]
+    Ambiguous(Method, String, String),
 }
 
 /// The routes of a service, ready to be asked.
 #[derive(Debug, Default)]
 pub struct Routes {
-    router: matchit::Router<Vec<usize>>,
     all: Vec<Route>,
-    everywhere: Vec<usize>,
+    methods: Vec<(Method, MethodRoutes)>,
+}
+
+/// The routes of one method, by their numbers. Each method has a router of its own, so that the more exact path of another
+/// method's route never hides the route of this one.
+#[derive(Debug, Default)]
+struct MethodRoutes {
+    at: matchit::Router<usize>,
+    everywhere: Option<usize>,
 }
 
 impl Routes {
-    /// Checks and indexes routes. A route with a path goes before one without.
+    /// Checks and indexes routes. The more exact path goes first, any path before none.
     pub fn new(routes: Vec<Route>) -> Result<Self, RouteError> {
-        let mut index = Self { router: matchit::Router::new(), all: Vec::new(), everywhere: Vec::new() };
+        let mut index = Self::default();
         for route in routes {
-            index.add(route)?;
+            for method in &route.methods {
+                index.add(method, route.path.as_deref())?;
+            }
+            index.all.push(route);
         }
         Ok(index)
     }
 
-    fn add(&mut self, route: Route) -> Result<(), RouteError> {
-        let safe = |method: &&Method| [Method::GET, Method::HEAD, Method::OPTIONS].contains(method);
-        if let Some(method) = route.methods.iter().find(safe) {
+    fn add(&mut self, method: &Method, path: Option<&str>) -> Result<(), RouteError> {
+        if [Method::GET, Method::HEAD, Method::OPTIONS].contains(method) {
             return Err(RouteError::SafeMethod(method.clone()));
         }
         let number = self.all.len();
-        let same_path: &mut Vec<usize> = match &route.path {
-            None => &mut self.everywhere,
-            Some(path) => {
-                // `at_mut` finds by matching, so a pattern finds itself only when it was inserted before: insert first.
-                match self.router.insert(path.clone(), Vec::new()) {
-                    Ok(()) | Err(matchit::InsertError::Conflict { .. }) => {}
-                    Err(error) => return Err(RouteError::Pattern(path.clone(), error.to_string())),
-                }
-                self.router.at_mut(path).map_err(|error| RouteError::Pattern(path.clone(), error.to_string()))?.value
-            }
+        let guarded = self.of_method(method);
+        let Some(path) = path else {
+            let taken = guarded.everywhere.replace(number).is_some();
+            return if taken { Err(RouteError::Overlap(method.clone(), "*".to_owned())) } else { Ok(()) };
         };
-        for method in &route.methods {
-            if same_path.iter().any(|other| self.all[*other].methods.contains(method)) {
-                let path = route.path.clone().unwrap_or_else(|| "*".to_owned());
-                return Err(RouteError::Overlap(method.clone(), path));
+        guarded.at.insert(path, number).map_err(|error| match error {
+            matchit::InsertError::Conflict { with } if with == path => {
+                RouteError::Overlap(method.clone(), path.to_owned())
             }
-        }
-        same_path.push(number);
-        self.all.push(route);
-        Ok(())
+            matchit::InsertError::Conflict { with } => RouteError::Ambiguous(method.clone(), with, path.to_owned()),
+            error => RouteError::Pattern(path.to_owned(), error.to_string()),
+        })
+    }
+
+    fn of_method(&mut self, method: &Method) -> &mut MethodRoutes {
+        let found = self.methods.iter().position(|(known, _)| known == method);
+        let index = found.unwrap_or_else(|| {
+            self.methods.push((method.clone(), MethodRoutes::default()));
+            self.methods.len() - 1
+        });
+        &mut self.methods[index].1
     }
 
     /// The number of the route that guards a request, if one does.
     pub(crate) fn find(&self, method: &Method, path: &str) -> Option<usize> {
-        let at_path = self.router.at(path).map_or(&[][..], |found| found.value);
-        let mut candidates = at_path.iter().chain(&self.everywhere).copied();
-        candidates.find(|number| self.all[*number].methods.contains(method))
+        let (_, guarded) = self.methods.iter().find(|(known, _)| known == method)?;
+        guarded.at.at(path).ok().map(|found| *found.value).or(guarded.everywhere)
     }
 
     /// A route by the number that [`Routes::find`] gave.

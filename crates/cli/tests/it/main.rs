@@ -1,6 +1,7 @@
-//! Tests of the program `oncekey` from outside: exit codes, what is on stdout and what on stderr; and, in builds with the
-//! feature `fault-points`, what is left of an operation when something breaks.
+//! Tests of the program `oncekey` from outside: what it says and ends with, what it does between real clients and real
+//! upstreams, and, in builds with the feature `fault-points`, what is left of an operation when something breaks.
 
 mod configuration;
 #[cfg(feature = "fault-points")]
 mod faults;
+mod gateway;

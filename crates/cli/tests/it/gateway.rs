@@ -1,0 +1,16 @@
+//! The gateway end to end: the program itself, over real sockets, between clients and upstreams of every kind.
+//!
+//! What happens when something is killed, stopped or cut off is not asked here.
+
+mod answers;
+mod applications;
+mod connections;
+mod counters;
+mod demo;
+mod framing;
+mod large;
+mod operator;
+mod passing;
+mod stand;
+mod starting;
+mod waiters;

@@ -1,0 +1,127 @@
+//! A gateway under test, and the requests that most tests send it.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::{Command, Output};
+use std::time::Duration;
+
+use oncekey_testkit::{Answer, Call, Client, PATIENCE, Process, RawAnswer, RawClient, TempDir, free_address};
+
+/// The program, with an environment of its own.
+pub(super) fn oncekey() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_oncekey"));
+    command.env_clear();
+    command
+}
+
+/// A running `oncekey serve` on a SQLite file, killed when dropped.
+pub(super) struct Gateway {
+    pub(super) process: Process,
+    pub(super) address: SocketAddr,
+    pub(super) admin: SocketAddr,
+    /// Its store and its configuration; absent where those belong to another gateway.
+    directory: Option<TempDir>,
+    store: String,
+}
+
+impl Gateway {
+    /// Starts one with the given settings (TOML) and waits until it is ready.
+    pub(super) async fn start(upstream: &str, settings: &str) -> Self {
+        let directory = oncekey_testkit::scratch_dir().expect("a directory");
+        let store = format!("sqlite:{}", directory.path().join("oncekey.db").display());
+        let mut gateway = Self::on(&store, directory.path(), upstream, settings).await;
+        gateway.directory = Some(directory);
+        gateway
+    }
+
+    /// Starts a further gateway on this one's store.
+    pub(super) async fn second(&self, upstream: &str, settings: &str) -> Self {
+        let directory = oncekey_testkit::scratch_dir().expect("a directory");
+        let mut gateway = Self::on(&self.store, directory.path(), upstream, settings).await;
+        gateway.directory = Some(directory);
+        gateway
+    }
+
+    async fn on(store: &str, directory: &Path, upstream: &str, settings: &str) -> Self {
+        let file = directory.join("oncekey.toml");
+        std::fs::write(&file, settings).expect("written");
+        let (address, admin) = (free_address().expect("a port"), free_address().expect("a port"));
+        let mut command = oncekey();
+        command.arg("serve").arg("--config").arg(&file).args(["--upstream", upstream, "--store", store]);
+        command.args(["--listen", &address.to_string(), "--admin", &admin.to_string()]);
+        let mut process = Process::start(&mut command).expect("oncekey starts");
+        process.ready(admin, "/readyz").await.expect("oncekey becomes ready");
+        Self { process, address, admin, directory: None, store: store.to_owned() }
+    }
+
+    pub(super) fn client(&self) -> Client {
+        Client::new(self.address)
+    }
+
+    pub(super) async fn raw(&self) -> RawClient {
+        RawClient::connect(self.address).await.expect("connected")
+    }
+
+    /// Sends one request on a connection of its own.
+    pub(super) async fn send(&self, call: &Call) -> Answer {
+        self.client().call(call).await.expect("an answer")
+    }
+
+    /// Sends raw bytes on a connection of their own, and reads the one answer.
+    pub(super) async fn exchange(&self, request: impl AsRef<[u8]>) -> RawAnswer {
+        let mut client = self.raw().await;
+        client.write(request).await.expect("sent");
+        client.read_answer().await.expect("an answer")
+    }
+
+    /// Asks the admin listener.
+    pub(super) async fn ask(&self, path: &str) -> Answer {
+        Client::new(self.admin).call(&Call::get(path)).await.expect("an answer")
+    }
+
+    /// Runs an operator's command on this gateway's store.
+    pub(super) fn operate(&self, arguments: &[&str]) -> Output {
+        let mut command = oncekey();
+        command.args(arguments).args(["--store", &self.store]);
+        command.output().expect("oncekey runs")
+    }
+
+    /// Ends it as an init system does; it must end well.
+    pub(super) async fn end(mut self) {
+        self.process.terminate().expect("SIGTERM");
+        let status = self.process.exited(PATIENCE).await.expect("it ends");
+        assert!(status.success(), "{status}; {:?}", self.process.stderr().all());
+    }
+}
+
+/// `POST /orders` of account acc-1 with a key.
+pub(super) fn order(key: &str) -> Call {
+    Call::post("/orders").scope("acc-1").key(key).json(r#"{"amount":1200}"#)
+}
+
+/// `POST /orders` of account acc-1 as bytes, with further field lines.
+pub(super) fn raw_order(key: &str, lines: &[&str]) -> Vec<u8> {
+    let mut request = format!(
+        "POST /orders HTTP/1.1\r\nHost: api.example\r\nX-Account-Id: acc-1\r\nIdempotency-Key: {key}\r\n\
+         Content-Type: application/json\r\nContent-Length: 15\r\n"
+    );
+    for line in lines {
+        request.push_str(line);
+        request.push_str("\r\n");
+    }
+    request.push_str("\r\n{\"amount\":1200}");
+    request.into_bytes()
+}
+
+/// Waits for something that has no event, asking again and again.
+pub(super) async fn until<T, F: Future<Output = Option<T>>>(what: &str, mut ask: impl FnMut() -> F) -> T {
+    let asking = async {
+        loop {
+            if let Some(found) = ask().await {
+                return found;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, asking).await.unwrap_or_else(|_| panic!("waited {PATIENCE:?} for {what}"))
+}

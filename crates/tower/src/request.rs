@@ -1,0 +1,54 @@
+//! A keyed request: what it is to the engine, and how it goes in to the inner service.
+
+use std::sync::Arc;
+
+use http::header::ACCEPT_ENCODING;
+use http::{HeaderName, HeaderValue, Request, request};
+use oncekey_core::fingerprint::{Fingerprint, Operation, Recipe};
+use oncekey_core::record::Origin;
+use oncekey_engine::Attempt;
+
+use crate::answer::{OPERATION_ID, ascii};
+use crate::body::RequestBody;
+use crate::intake::Intake;
+
+const ATTEMPT: HeaderName = HeaderName::from_static("oncekey-attempt");
+
+/// A keyed request, whole. Shared between its execution, which may have to be begun again, and its fingerprint.
+pub(crate) struct KeyedRequest {
+    pub(crate) head: request::Parts,
+    pub(crate) body: Intake,
+}
+
+impl KeyedRequest {
+    pub(crate) fn fingerprint(&self, recipe: &Recipe) -> Fingerprint {
+        let operation = Operation {
+            method: &self.head.method,
+            path: self.head.uri.path(),
+            query: self.head.uri.query(),
+            headers: &self.head.headers,
+            body: &self.body.bytes,
+        };
+        Fingerprint::of(&operation, recipe)
+    }
+
+    /// What operators see of it; `route` is the configured path.
+    pub(crate) fn origin(&self, route: &str) -> Origin {
+        Origin { route: route.to_owned(), method: self.head.method.to_string(), path: self.head.uri.path().to_owned() }
+    }
+
+    /// The request of one attempt. The client's own lines of oncekey's fields are replaced (E11).
+    pub(crate) fn build(&self, attempt: Attempt) -> Request<RequestBody> {
+        let mut head = self.head.clone();
+        head.headers.insert(OPERATION_ID, ascii(attempt.id));
+        head.headers.insert(ATTEMPT, HeaderValue::from(attempt.number));
+        head.headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity")); // R4
+        head.extensions.insert(attempt);
+        let bytes = self.body.bytes.clone();
+        let body = match &self.body.share {
+            Some(share) => RequestBody::budgeted(bytes, Arc::clone(share)),
+            None => RequestBody::whole(bytes),
+        };
+        Request::from_parts(head, body)
+    }
+}
