@@ -57,7 +57,11 @@ async fn rounds(gateways: usize, clients: usize, rounds: usize, broken: &str) ->
     for number in 0..rounds {
         // Answered at once, the first may be done before the last is heard; delayed, they all wait.
         let delay = if number % 2 == 0 { "0" } else { "10" };
-        crowd.round(&format!("round-{number}"), delay).await?;
+        if let Err(why) = crowd.round(&format!("round-{number}"), delay).await {
+            // Too many executions say more than a missing answer.
+            crowd.history.check(&site.upstream, &site.records())?;
+            return Err(why);
+        }
     }
     let tally = crowd.history.check(&site.upstream, &site.records())?;
     eprintln!("{rounds} rounds of {clients} clients on {} gateways: {tally}", gateways.len());

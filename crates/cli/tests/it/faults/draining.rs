@@ -44,10 +44,12 @@ async fn drained(broken: &str) -> Result<Tally, String> {
     let draining = async {
         site.upstream.arrived(4).await;
         gateway.process.terminate().expect("it lives");
-        if broken.is_empty() {
-            gateway.says("/readyz", 503).await;
-            gateway.says("/healthz", 200).await;
+        if !broken.is_empty() {
+            // It waits for nothing, so nothing that it waits for has happened when it ends.
+            return gateway.process.exited(PATIENCE).await.expect("it ends");
         }
+        gateway.says("/readyz", 503).await;
+        gateway.says("/healthz", 200).await;
         refuses(&gateway).await;
         site.upstream.open("slow");
         gateway.process.exited(PATIENCE).await.expect("it ends")

@@ -1,13 +1,14 @@
 //! A database file, an upstream in front of it all, and the gateways that are started, killed and paused on them.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
-use oncekey_testkit::{Answer, Call, Client, CountingUpstream, PATIENCE, Process, TempDir, free_address, scratch_dir};
+use oncekey_testkit::{Answer, Call, Client, CountingUpstream, PATIENCE, Process, TempDir, scratch_dir};
 use serde_json::Value;
 
 use super::history::SCOPE;
@@ -88,18 +89,12 @@ impl Plan {
         self
     }
 
-    /// Starts it and waits until it is ready. The ports are free, not reserved, so a start that finds one taken is tried
-    /// again.
+    /// Starts it and waits until it is ready.
     pub(super) async fn start(&self) -> Gateway {
-        loop {
-            let (front, admin) = (free_address().expect("a port"), free_address().expect("a port"));
-            let mut process = Process::start(&mut self.command(front, admin)).expect("oncekey starts");
-            match process.ready(admin, "/readyz").await {
-                Ok(()) => return Gateway { process, front, admin },
-                Err(error) if error.to_string().contains("can't be listened on") => {}
-                Err(error) => panic!("the gateway doesn't start: {error}"),
-            }
-        }
+        let (front, admin) = (fresh_address(), fresh_address());
+        let mut process = Process::start(&mut self.command(front, admin)).expect("oncekey starts");
+        process.ready(admin, "/readyz").await.expect("the gateway starts");
+        Gateway { process, front, admin }
     }
 
     fn command(&self, front: SocketAddr, admin: SocketAddr) -> Command {
@@ -116,6 +111,17 @@ impl Plan {
         command.env_clear().envs(&self.environment);
         command
     }
+}
+
+/// An address that nobody else has or gets: all of 127.0.0.0/8 is loopback, so this process has an IP address of its own,
+/// by its number, and every gateway a port of its own on that, below those that the system hands out. Hundreds of gateways
+/// come and go in here, and a port that was free a moment ago would be another's often enough.
+fn fresh_address() -> SocketAddr {
+    static PORTS: AtomicU16 = AtomicU16::new(10_000);
+    let [_, high, middle, low] = std::process::id().to_be_bytes();
+    let port = PORTS.fetch_add(1, Ordering::Relaxed);
+    assert!(port < 32_000, "more gateways than ports");
+    (Ipv4Addr::new(127, 64 + high, middle, low), port).into()
 }
 
 /// A running gateway.
