@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use oncekey_core::record::{Lifetimes, Origin};
 use oncekey_core::response::RecordedBody;
-use oncekey_core::{Event, Fingerprint, Identity, Key, Namespace, OwnerId, RecordedResponse, Recipe, Scope, Token};
+use oncekey_core::{Event, Fingerprint, Identity, Key, Namespace, OwnerId, Recipe, RecordedResponse, Scope, Token};
 use oncekey_store::{Claim, Outcome, Store, SystemClock};
 use oncekey_store_sqlite::{SqliteOptions, SqliteStore, migrate};
 use tokio::task::JoinSet;
