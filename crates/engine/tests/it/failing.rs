@@ -4,7 +4,7 @@ use oncekey_core::Standing;
 use oncekey_core::policy::Verdict;
 
 use crate::upstream::{Run, Upstream};
-use crate::world::{World, count, said, say, settle, spawn};
+use crate::world::{World, count, patient, said, say, settle, spawn};
 
 #[tokio::test(start_paused = true)]
 async fn after_failed_the_same_request_runs_again_as_the_next_attempt() {
@@ -60,7 +60,7 @@ async fn the_inherited_first_answer_is_never_passed_over_for_its_replay() {
         let gate = upstream.held(Run::Refuse);
         let first = spawn(&engine, upstream.call(&key));
         gate.reached().await;
-        let mut waiters: Vec<_> = (0..8).map(|_| spawn(&engine, upstream.call(&key))).collect();
+        let mut waiters: Vec<_> = (0..8).map(|_| spawn(&engine, upstream.call_under(&key, patient()))).collect();
         tokio::task::yield_now().await;
         gate.open();
         waiters.push(first);

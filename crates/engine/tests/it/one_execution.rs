@@ -7,7 +7,7 @@ use oncekey_store::Store;
 
 use crate::broken_store::{Breaks, BrokenStore};
 use crate::upstream::{Run, Upstream};
-use crate::world::{World, count, said, settings, settle, spawn};
+use crate::world::{World, count, patient, said, settings, settle, spawn};
 
 /// `count` callers at once on one key of a slow upstream.
 async fn storm(callers: usize) -> (Arc<Upstream>, Vec<String>) {
@@ -49,7 +49,7 @@ async fn rounds(face: impl Fn(Arc<dyn Store>) -> Arc<dyn Store>) -> Vec<(u32, us
     let mut rounds = Vec::new();
     for round in 0..50 {
         let upstream = Upstream::new();
-        let call = |index: usize| spawn(&nodes[index % 2], upstream.call(&format!("key-{round}")));
+        let call = |index: usize| spawn(&nodes[index % 2], upstream.call_under(&format!("key-{round}"), patient()));
         let answers = said((0..32).map(call).collect()).await;
         let firsts = count(&answers, "first 1");
         let replays = count(&answers, "waited run 1") + count(&answers, "replay run 1");

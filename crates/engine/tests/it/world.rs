@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use oncekey_core::Standing;
+use oncekey_core::policy::{Policy, Timing};
 use oncekey_core::response::RecordedBody;
 use oncekey_engine::{Call, Ended, Engine, Settings};
 use oncekey_store::{Found, ManualClock, MemoryStore, Store};
@@ -56,6 +57,12 @@ impl World {
 /// The built-in settings without the replay cache.
 pub(crate) fn settings() -> Settings {
     Settings { cache_for: Duration::ZERO, ..Settings::default() }
+}
+
+/// A policy for tests on real time: on a busy machine no waiter gives up.
+pub(crate) fn patient() -> Policy {
+    let timing = Timing { wait: Duration::from_mins(1), ..Timing::default() };
+    Policy { timing, ..Policy::default() }
 }
 
 /// Runs a call beside the test, as a connection does.
