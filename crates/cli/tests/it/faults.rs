@@ -1,9 +1,9 @@
 //! What is left of an operation when something breaks: the gateway is killed or paused, its client hangs up, its disk is
 //! full, it is told to end.
 //!
-//! Every test is judged by [`history`]: it knows what each client was answered, how often the upstream executed, and what
-//! the records say in the end. Every test has a negative control: the same scenario on a gateway that breaks the rule (see
-//! `oncekey_engine::fault`), which the same judge must find guilty.
+//! Scenarios are judged by [`history`]: it knows what each client was answered, how often the upstream executed, and what
+//! the records say in the end. Each kind of fault has negative controls, the tests called `control_…`: the same scenario on a
+//! gateway that breaks the rule (see `oncekey_engine::fault`), which the same judge must find guilty.
 
 mod barrier;
 mod draining;

@@ -69,7 +69,7 @@ async fn what_runs_is_finished_answered_and_recorded_before_the_end() {
 
 #[tokio::test]
 async fn control_an_end_that_does_not_wait_for_what_runs_is_caught() {
-    assert_caught(drained("no_drain").await, "");
+    assert_caught(drained("no_drain").await, "processing");
 }
 
 /// SIGTERM while requests run, which never end.
@@ -137,7 +137,7 @@ async fn a_second_sigterm_ends_at_once_and_what_ran_is_unknown_after_the_lease()
 #[tokio::test]
 async fn connections_are_accepted_until_the_drain_delay_is_over() {
     let (site, history) = (Site::new().await, History::default());
-    let mut gateway = plan(&site, "").set("drain_delay", "2s").start().await;
+    let mut gateway = plan(&site, "").set("drain_delay", "3s").start().await;
     gateway.process.terminate().expect("it lives");
     gateway.says("/readyz", 503).await;
     let answer = history.send(gateway.front, KEYS[0], &[]).await.expect("a new connection is served");

@@ -192,6 +192,25 @@ async fn a_client_that_leaves_while_its_answer_is_delivered_changes_nothing() {
 }
 
 #[tokio::test]
+async fn a_client_that_leaves_a_stream_changes_nothing() {
+    let scene = Scene::new("").await;
+    for way in WAYS {
+        let key = format!("{way:?}");
+        let lines = format!("X-Test-Body: sse\r\nX-Test-Body-Gate: {key}\r\n");
+        let mut client = scene.client(whole(scene.gateway.front, &key, &lines)).await;
+        client.read_until("event 1").await.expect("the first event arrives");
+        let left = scene.leave(client, &key, way).await;
+        scene.site.upstream.open(&key);
+        if let Some(mut client) = left {
+            client.read_until("event 3").await.expect("who only ended its side gets all of it");
+        }
+        let retry = scene.history.send(scene.gateway.front, &key, &[]).await.expect("an answer");
+        assert_eq!((retry.status.as_u16(), retry.problem()), (409, Some("response-not-stored")), "{way:?}");
+        assert_eq!(scene.site.upstream.executions(SCOPE, &key), 1, "{way:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_waiter_that_leaves_changes_nothing_for_the_others() {
     let scene = Scene::new("").await;
     for (number, way) in (1..).zip(WAYS) {

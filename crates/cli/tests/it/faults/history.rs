@@ -22,11 +22,8 @@ pub(super) struct History {
     seen: Mutex<BTreeMap<String, Vec<Seen>>>,
 }
 
-enum Seen {
-    Answered(Answer),
-    /// The connection ended without an answer.
-    Nothing,
-}
+/// What a client saw: an answer, or the end of its connection without one.
+type Seen = Option<Answer>;
 
 /// The request for a key; `script` are header fields for the upstream, which are no part of the operation.
 pub(super) fn request(key: &str, script: &[(&str, &str)]) -> Call {
@@ -43,7 +40,7 @@ impl History {
     /// Sends the request for a key on a client's connection, and notes what comes of it.
     pub(super) async fn send_on(&self, client: &Client, key: &str, script: &[(&str, &str)]) -> Option<Answer> {
         let answer = client.call(&request(key, script)).await.ok();
-        self.note(key, answer.clone().map_or(Seen::Nothing, Seen::Answered));
+        self.note(key, answer.clone());
         answer
     }
 
@@ -56,12 +53,12 @@ impl History {
         }
         let status = StatusCode::from_u16(answer.status).expect("a status");
         let body = answer.body.clone().into();
-        self.note(key, Seen::Answered(Answer { status, headers, body, trailers: HeaderMap::new() }));
+        self.note(key, Some(Answer { status, headers, body, trailers: HeaderMap::new() }));
     }
 
     /// Notes that a client left without an answer.
     pub(super) fn left(&self, key: &str) {
-        self.note(key, Seen::Nothing);
+        self.note(key, None);
     }
 
     fn note(&self, key: &str, seen: Seen) {
@@ -93,7 +90,7 @@ fn judge(seen: &[Seen], executions: u32, record: &RecordRow, tally: &mut Tally) 
     let mut first: Option<Lasting> = None;
     let mut firsts = 0;
     for seen in seen {
-        let Seen::Answered(answer) = seen else {
+        let Some(answer) = seen else {
             tally.unanswered += 1;
             continue;
         };
@@ -123,7 +120,7 @@ fn judge(seen: &[Seen], executions: u32, record: &RecordRow, tally: &mut Tally) 
 
 /// Judges the record against the last answer.
 fn judge_end(last: Option<&Seen>, executions: u32, record: &RecordRow, answered: bool) -> Result<(), String> {
-    let Some(Seen::Answered(last)) = last else { return Err("its last retry was not answered".to_owned()) };
+    let Some(Some(last)) = last else { return Err("its last retry was not answered".to_owned()) };
     let tells = match (record.state.as_str(), last.problem()) {
         ("completed", None) => executions == 1 && last.is_replay() && record.response_status == Some(201),
         ("unknown", Some("outcome-unknown")) => !answered,

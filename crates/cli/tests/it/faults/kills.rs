@@ -1,38 +1,50 @@
 //! kill -9 at every step of an execution, and at no particular moment. Every key is then retried on a new process until
 //! its answer is final (E1–E4, E7).
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use oncekey_testkit::CountingUpstream;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-use super::history::{History, Tally, assert_caught};
-use super::site::{Gateway, Site};
+use super::history::{History, SCOPE, Tally, assert_caught};
+use super::site::{Gateway, Records, Site};
 
 /// Kills at each moment.
-const ROUNDS: u64 = 36;
+const ROUNDS: usize = 48;
 
 /// Rounds at a time: each waits most of its time for a lease to pass.
 const AT_ONCE: usize = 8;
 
 /// Operations of a round; each is asked for twice at the same time.
-const KEYS: u64 = 4;
+const KEYS: usize = 4;
 
 /// Operations of a round that is killed under load.
-const KEYS_UNDER_LOAD: u64 = 16;
+const KEYS_UNDER_LOAD: usize = 16;
 
 /// When the gateway is killed.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Moment {
     /// At a place in the program.
     At(&'static str),
-    /// While the upstream holds requests back.
+    /// While the upstream holds a request back.
     Sent,
     /// In the middle of many requests.
     Load,
+}
+
+impl Moment {
+    /// How the operation ends that was at this moment when its owner died, and how often it was executed, once everything
+    /// was retried.
+    fn leaves(self) -> (&'static str, u32) {
+        match self {
+            Self::At("before_claim" | "before_reply") | Self::Load => ("completed", 1),
+            Self::At("after_claim") => ("unknown", 0),
+            Self::At(_) | Self::Sent => ("unknown", 1),
+        }
+    }
 }
 
 /// What the two gateways of a round break.
@@ -42,44 +54,102 @@ struct Broken {
     successor: &'static str,
 }
 
-/// One round: requests, a kill, a new process on the same file, retries until every answer is final, and the verdict.
-async fn round(moment: Moment, number: u64, broken: Broken) -> Result<Tally, String> {
-    let (site, history) = (Site::new().await, History::default());
-    let keys: Vec<String> = (0..if let Moment::Load = moment { KEYS_UNDER_LOAD } else { KEYS })
-        .map(|key| format!("{moment:?}-{number}-{key}"))
-        .collect();
-    let mut victim = site.gateway().breaking(broken.victim);
-    if let Moment::At(place) = moment {
-        victim = victim.fault(&format!("{place}@{}=kill", 1 + number % KEYS));
-    }
-    let mut victim = victim.start().await;
-    let script: &[_] = match moment {
-        Moment::At(_) => &[],
-        Moment::Sent => &[("x-test-gate", "shut")],
-        Moment::Load => &[("x-test-delay-ms", "3")],
-    };
-    let front = victim.front;
-    let requests = keys.iter().chain(&keys).map(|key| history.send(front, key, script));
-    tokio::join!(join_all(requests), kill(&mut victim, &site.upstream, moment, number));
-
-    let successor = site.gateway().breaking(broken.successor).start().await;
-    for _ in 0..2 {
-        join_all(keys.iter().map(|key| history.send(successor.front, key, &[]))).await;
-    }
-    history.check(&site.upstream, &successor.records().await)
+/// A kill in the middle of requests.
+struct Round {
+    moment: Moment,
+    keys: Vec<String>,
+    /// Which of the operations, in the order of their arrival, is killed.
+    victim: usize,
+    /// One operation after the other, so that it is known which one is killed; else all at the same time.
+    in_turn: bool,
+    site: Site,
+    history: History,
 }
 
-async fn kill(victim: &mut Gateway, upstream: &CountingUpstream, moment: Moment, number: u64) {
-    match moment {
-        Moment::At(_) => return victim.killed().await,
-        Moment::Sent => upstream.arrived(u32::try_from(1 + number % KEYS).expect("small")).await,
-        Moment::Load => {
-            upstream.arrived(u32::try_from(1 + number % KEYS_UNDER_LOAD).expect("small")).await;
-            // Any moment will do, so a step of its own is laid over the rhythm of the requests.
-            tokio::time::sleep(Duration::from_micros(number * 7919 % 4000)).await;
+impl Round {
+    async fn new(moment: Moment, number: usize) -> Self {
+        let count = if moment == Moment::Load { KEYS_UNDER_LOAD } else { KEYS };
+        Self {
+            moment,
+            keys: (0..count).map(|key| format!("{number}-{key}")).collect(),
+            victim: number / 2 % count,
+            in_turn: number % 2 == 1 && moment != Moment::Load,
+            site: Site::new().await,
+            history: History::default(),
         }
     }
-    victim.process.kill9().await.expect("the gateway lives until it is killed");
+
+    /// Requests, a kill, a new process on the same file, retries until every answer is final, and the verdict.
+    async fn run(self, number: usize, broken: Broken) -> Result<Tally, String> {
+        let mut plan = self.site.gateway().breaking(broken.victim);
+        if let Moment::At(place) = self.moment {
+            plan = plan.fault(&format!("{place}@{}=kill", self.victim + 1));
+        }
+        let mut victim = plan.start().await;
+        tokio::join!(self.ask(victim.front), self.kill(&mut victim, number));
+        drop(victim);
+
+        let successor = self.site.gateway().breaking(broken.successor).start().await;
+        for _ in 0..2 {
+            join_all(self.keys.iter().map(|key| self.history.send(successor.front, key, &[]))).await;
+        }
+        let records = successor.records().await;
+        let tally = self.history.check(&self.site.upstream, &records)?;
+        if self.in_turn {
+            self.check_states(&records)?;
+        }
+        Ok(tally)
+    }
+
+    /// Everything is asked for twice.
+    async fn ask(&self, front: SocketAddr) {
+        let twice = |index: usize| {
+            let key = &self.keys[index];
+            let script: &[_] = match self.moment {
+                Moment::Sent if index == self.victim || !self.in_turn => &[("x-test-gate", "shut")],
+                Moment::Sent | Moment::At(_) => &[],
+                Moment::Load => &[("x-test-delay-ms", "3")],
+            };
+            async move { tokio::join!(self.history.send(front, key, script), self.history.send(front, key, script)) }
+        };
+        if self.in_turn {
+            for index in 0..self.keys.len() {
+                twice(index).await;
+            }
+        } else {
+            join_all((0..self.keys.len()).map(twice)).await;
+        }
+    }
+
+    async fn kill(&self, victim: &mut Gateway, number: usize) {
+        let arrival = u32::try_from(self.victim + 1).expect("small");
+        match self.moment {
+            Moment::At(_) => return victim.killed().await,
+            Moment::Sent => self.site.upstream.arrived(arrival).await,
+            Moment::Load => {
+                self.site.upstream.arrived(arrival).await;
+                // Any moment will do, so a rhythm of its own is laid over that of the requests.
+                tokio::time::sleep(Duration::from_micros(number as u64 * 7919 % 4000)).await;
+            }
+        }
+        victim.process.kill9().await.expect("the gateway lives until it is killed");
+    }
+
+    /// The state of each key, where it is known which one was killed.
+    fn check_states(&self, records: &Records) -> Result<(), String> {
+        for (index, key) in self.keys.iter().enumerate() {
+            let expected = if index == self.victim { self.moment.leaves() } else { ("completed", 1) };
+            let found = (records.state(key), self.site.upstream.executions(SCOPE, key));
+            if found != expected {
+                return Err(format!("{key}: {found:?} instead of {expected:?}; killed was {}", self.victim));
+            }
+        }
+        Ok(())
+    }
+}
+
+async fn round(moment: Moment, number: usize, broken: Broken) -> Result<Tally, String> {
+    Round::new(moment, number).await.run(number, broken).await
 }
 
 /// Many rounds, several at a time.
@@ -102,39 +172,34 @@ async fn rounds(moment: Moment) -> Tally {
     sum
 }
 
-/// How many rounds were killed at the first of their requests.
-const FIRSTS: usize = (ROUNDS / KEYS) as usize;
-
 #[tokio::test]
-async fn a_gateway_killed_before_the_claim_has_executed_nothing_of_it() {
+async fn a_gateway_killed_before_the_claim_leaves_the_operation_to_the_retry() {
     let sum = rounds(Moment::At("before_claim")).await;
-    // Whoever arrived later found other keys on their way; those that the first kill hit were free for the retry.
-    assert!(sum.completed >= FIRSTS, "{sum:?}");
+    assert!(sum.completed >= ROUNDS, "{sum:?}");
 }
 
 #[tokio::test]
-async fn a_claim_whose_owner_was_killed_is_unknown_and_never_executed_again() {
+async fn a_claim_whose_owner_was_killed_is_unknown_and_never_executed() {
     let sum = rounds(Moment::At("after_claim")).await;
-    assert!(sum.unknown >= ROUNDS as usize, "the killed claim itself is unknown: {sum:?}");
+    assert!(sum.unknown >= ROUNDS, "{sum:?}");
 }
 
 #[tokio::test]
 async fn a_request_that_was_sent_when_its_owner_was_killed_is_unknown_and_never_sent_again() {
     let sum = rounds(Moment::Sent).await;
-    assert!(sum.unknown >= ROUNDS as usize, "{sum:?}");
+    assert!(sum.unknown >= ROUNDS, "{sum:?}");
 }
 
 #[tokio::test]
 async fn an_answer_that_came_but_was_not_recorded_is_unknown_and_was_given_to_nobody() {
     let sum = rounds(Moment::At("before_record")).await;
-    assert!(sum.unknown >= ROUNDS as usize, "{sum:?}");
+    assert!(sum.unknown >= ROUNDS, "{sum:?}");
 }
 
 #[tokio::test]
 async fn an_answer_that_was_recorded_but_not_given_is_replayed() {
     let sum = rounds(Moment::At("before_reply")).await;
-    assert!(sum.completed >= ROUNDS as usize, "the killed one was recorded: {sum:?}");
-    assert!(sum.unanswered > 0, "{sum:?}");
+    assert!(sum.completed >= ROUNDS && sum.unanswered >= ROUNDS, "{sum:?}");
 }
 
 #[tokio::test]
@@ -145,7 +210,44 @@ async fn a_gateway_killed_under_load_executes_nothing_twice() {
 #[tokio::test]
 async fn control_a_lapsed_claim_that_is_executed_again_is_caught() {
     let broken = Broken { successor: "execute_lapsed", ..Broken::default() };
-    assert_caught(round(Moment::Sent, 0, broken).await, "executed 2 times");
+    for (moment, number) in [(Moment::Sent, 0), (Moment::Sent, 1), (Moment::At("before_record"), 0), (Moment::Load, 0)]
+    {
+        assert_caught(round(moment, number, broken).await, "executed 2 times");
+    }
+}
+
+/// The owner is killed while the upstream works and a client of another gateway waits for the same.
+async fn killed_while_a_rival_waits(broken: &str) -> Result<Tally, String> {
+    let (site, history) = (Site::new().await, History::default());
+    let mut owner = site.gateway().start().await;
+    let rival = site.gateway().breaking(broken).start().await;
+    let (key, front) = ("waited-for", owner.front);
+    let killed = async {
+        site.upstream.arrived(1).await;
+        let (waiter, ()) = tokio::join!(history.send(rival.front, key, &[]), async {
+            // Another operation on the rival goes all the way after the waiter came.
+            history.send(rival.front, "other", &[]).await;
+            owner.process.kill9().await.expect("the owner lives until it is killed");
+        });
+        waiter
+    };
+    tokio::join!(history.send(front, key, &[("x-test-gate", "shut")]), killed);
+    for key in [key, "other"] {
+        history.send(rival.front, key, &[]).await;
+    }
+    history.check(&site.upstream, &rival.records().await)
+}
+
+#[tokio::test]
+async fn who_waits_on_another_gateway_is_told_when_the_owner_was_killed() {
+    let tally = killed_while_a_rival_waits("").await.expect("nothing is wrong");
+    eprintln!("killed while a rival's client waits: {tally}");
+    assert_eq!((tally.executions, tally.unknown, tally.called_unknown), (2, 1, 2), "{tally:?}");
+}
+
+#[tokio::test]
+async fn control_a_rival_that_executes_what_a_killed_gateway_has_sent_is_caught() {
+    assert_caught(killed_while_a_rival_waits("execute_lapsed").await, "executed 2 times");
 }
 
 /// A kill while an outcome waits to be recorded, and its client for the answer.
