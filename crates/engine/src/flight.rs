@@ -224,3 +224,51 @@ impl<A> Drop for Waiting<A> {
         self.flights.waiters.fetch_sub(1, Ordering::AcqRel);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use oncekey_core::Recipe;
+
+    use super::*;
+
+    fn flight(flights: &Arc<Flights<u32>>) -> (Leading<u32>, Arc<Flight<u32>>) {
+        let id = RecordId::from_bytes([1; 16]);
+        let Boarded::Leader(leading) = flights.board(id, &Fingerprint::from_parts([1; 32], Recipe::default())) else {
+            panic!("there is no flight yet");
+        };
+        let flight = Arc::clone(&leading.flight);
+        (leading, flight)
+    }
+
+    #[test]
+    fn waiters_that_leave_leave_nothing_behind() {
+        let flights = Flights::new(10);
+        let (_leading, flight) = flight(&flights);
+        for _ in 0..1000 {
+            drop(flights.wait(&flight, 10).expect("there is room"));
+        }
+        assert_eq!(flight.heirs.lock().by_arrival.len(), 0);
+        assert_eq!((flight.has_waiters(), flights.waiters.load(Ordering::Acquire)), (false, 0));
+    }
+
+    #[test]
+    fn the_longest_waiting_inherits_first() {
+        let flights = Flights::new(10);
+        let (_leading, flight) = flight(&flights);
+        let mut waiting: Vec<_> = (0..3).map(|_| flights.wait(&flight, 10).expect("there is room")).collect();
+        drop(waiting.remove(0));
+        let heir = flight.next_heir().expect("two wait");
+        assert!(heir.send(Ended::Unknown).is_ok());
+        assert!(waiting[0].inheritance.try_recv().is_ok());
+        assert!(waiting[1].inheritance.try_recv().is_err());
+    }
+
+    #[test]
+    fn a_flight_that_ended_is_gone_and_its_waiters_know() {
+        let flights = Flights::new(10);
+        let (leading, flight) = flight(&flights);
+        drop(leading);
+        assert!(flights.by_id.lock().is_empty());
+        assert!(matches!(*flight.watch().borrow(), Phase::Over(Over::Unknown)));
+    }
+}

@@ -5,15 +5,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use futures_util::future::BoxFuture;
-use oncekey_core::policy::{Policy, Verdict};
-use oncekey_core::{Event, RecordId, RecordedResponse, Standing, State, Token, standing};
+use oncekey_core::policy::Policy;
+use oncekey_core::{Event, RecordedResponse, Standing, State, Token, standing};
 use oncekey_store::{Claim, Found, Outcome, Replaces};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use crate::attempt::Confirmed;
 use crate::claiming::{Answer, OpenClaim, ask};
+use crate::ending::End;
 use crate::engine::same_operation;
 use crate::flight::{Leading, Over, Phase};
 use crate::node::Node;
@@ -358,50 +358,6 @@ impl<A: Send + 'static> Lead<A> {
             let fingerprint = self.leading.flight.fingerprint();
             self.node.cache.put(self.leading.id, fingerprint, Arc::clone(response), life);
         }
-    }
-}
-
-/// An execution's end: what is recorded, and who gets what.
-struct End<A> {
-    outcome: Outcome,
-    /// For the leader's caller.
-    first: Ended<A>,
-    /// What is left to read of a streamed answer.
-    rest: Option<BoxFuture<'static, ()>>,
-    /// For the waiters.
-    over: Over,
-}
-
-impl<A> End<A> {
-    fn of(executed: Executed<A>, id: RecordId) -> Self {
-        match executed {
-            Executed::Answered { first, response, verdict } => Self::answered(first, response, verdict, None),
-            Executed::Streaming { first, response, verdict, rest } => {
-                Self::answered(first, response, verdict, Some(rest))
-            }
-            Executed::NotExecuted(proof) => {
-                tracing::warn!(operation = %id, reason = %proof, "nothing was executed");
-                let outcome = Outcome { event: Event::Fail, response: None };
-                Self { outcome, first: Ended::NotExecuted, rest: None, over: Over::NotExecuted }
-            }
-            Executed::Ambiguous(reason) => {
-                tracing::error!(operation = %id, reason, "the outcome is unknown");
-                let outcome = Outcome { event: Event::WriteOff, response: None };
-                Self { outcome, first: Ended::Unknown, rest: None, over: Over::Unknown }
-            }
-        }
-    }
-
-    fn answered(first: A, response: RecordedResponse, verdict: Verdict, rest: Option<BoxFuture<'static, ()>>) -> Self {
-        let response = Arc::new(response);
-        let recorded = Over::Recorded { response: Arc::clone(&response), waited: true };
-        let (event, kept, over) = match verdict {
-            Verdict::Completed => (Event::Complete, Some(response), recorded),
-            Verdict::Failed => (Event::Fail, Some(response), recorded),
-            Verdict::Unknown => (Event::WriteOff, None, Over::Unknown),
-        };
-        let outcome = Outcome { event, response: kept };
-        Self { outcome, first: Ended::Executed { first, verdict }, rest, over }
     }
 }
 

@@ -17,6 +17,7 @@ pub mod fault;
 mod attempt;
 mod call;
 mod claiming;
+mod ending;
 mod engine;
 mod flight;
 mod lead;

@@ -31,8 +31,11 @@ impl Gate {
         self.open.add_permits(1);
     }
 
-    /// What a held call does.
-    pub(crate) async fn pass(&self) {
+    /// What a held call does: waits here until the gate is open.
+    ///
+    /// # Panics
+    /// Never: the semaphore isn't closed.
+    pub async fn pass(&self) {
         self.arrived.add_permits(1);
         drop(self.open.acquire().await);
     }

@@ -1,0 +1,55 @@
+//! What an execution's end means: for its record, for its caller, and for those who waited (E6–E8, W4).
+
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use oncekey_core::policy::Verdict;
+use oncekey_core::{Event, RecordId, RecordedResponse};
+use oncekey_store::Outcome;
+
+use crate::flight::Over;
+use crate::{Ended, Executed};
+
+/// An execution's end: what is recorded, and who gets what.
+pub(crate) struct End<A> {
+    pub(crate) outcome: Outcome,
+    /// For the leader's caller.
+    pub(crate) first: Ended<A>,
+    /// What is left to read of a streamed answer.
+    pub(crate) rest: Option<BoxFuture<'static, ()>>,
+    /// For the waiters.
+    pub(crate) over: Over,
+}
+
+impl<A> End<A> {
+    pub(crate) fn of(executed: Executed<A>, id: RecordId) -> Self {
+        match executed {
+            Executed::Answered { first, response, verdict } => Self::answered(first, response, verdict, None),
+            Executed::Streaming { first, response, verdict, rest } => {
+                Self::answered(first, response, verdict, Some(rest))
+            }
+            Executed::NotExecuted(proof) => {
+                tracing::warn!(operation = %id, reason = %proof, "nothing was executed");
+                let outcome = Outcome { event: Event::Fail, response: None };
+                Self { outcome, first: Ended::NotExecuted, rest: None, over: Over::NotExecuted }
+            }
+            Executed::Ambiguous(reason) => {
+                tracing::error!(operation = %id, reason, "the outcome is unknown");
+                let outcome = Outcome { event: Event::WriteOff, response: None };
+                Self { outcome, first: Ended::Unknown, rest: None, over: Over::Unknown }
+            }
+        }
+    }
+
+    fn answered(first: A, response: RecordedResponse, verdict: Verdict, rest: Option<BoxFuture<'static, ()>>) -> Self {
+        let response = Arc::new(response);
+        let recorded = Over::Recorded { response: Arc::clone(&response), waited: true };
+        let (event, kept, over) = match verdict {
+            Verdict::Completed => (Event::Complete, Some(response), recorded),
+            Verdict::Failed => (Event::Fail, Some(response), recorded),
+            Verdict::Unknown => (Event::WriteOff, None, Over::Unknown),
+        };
+        let outcome = Outcome { event, response: kept };
+        Self { outcome, first: Ended::Executed { first, verdict }, rest, over }
+    }
+}
