@@ -1,5 +1,7 @@
 //! What the clients of a scenario were answered, and the judge over it: clients, upstream and records must tell one story.
 
+mod tests;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::SocketAddr;

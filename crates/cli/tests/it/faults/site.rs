@@ -193,9 +193,9 @@ impl Gateway {
 #[derive(Debug)]
 pub(super) struct Records(pub(super) BTreeMap<String, RecordRow>);
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct RecordRow {
-    id: String,
+    pub(super) id: String,
     pub(super) state: String,
     pub(super) response_status: Option<u64>,
 }
