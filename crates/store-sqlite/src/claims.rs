@@ -20,6 +20,16 @@ impl MakeClaim {
     pub(crate) fn new(claim: Claim) -> Self {
         Self { id: claim.identity.id(), claim }
     }
+
+    #[cfg(test)]
+    pub(crate) fn id(&self) -> RecordId {
+        self.id
+    }
+
+    #[cfg(test)]
+    pub(crate) fn token(&self) -> oncekey_core::Token {
+        self.claim.token
+    }
 }
 
 impl Operation for MakeClaim {

@@ -9,10 +9,10 @@ use std::thread;
 use std::time::Duration;
 
 use rusqlite::config::DbConfig;
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use crate::SqliteOptions;
-use crate::error::{Failure, is_busy};
+use crate::error::{Failure, SchemaError, is_busy};
 
 /// The first SQLite without the WAL-reset bug, which could damage a database that two connections write.
 const OLDEST_SQLITE: i32 = 3_051_003;
@@ -83,6 +83,13 @@ pub(crate) fn check_library() -> Result<(), Failure> {
 
 /// Opens a connection to a database that is there.
 pub(crate) fn open(place: &Place, options: &SqliteOptions, purpose: Purpose) -> Result<Connection, Failure> {
+    connect(place, options, purpose).map_err(|error| match error.sqlite_error_code() {
+        Some(ErrorCode::NotADatabase) => SchemaError::Foreign(place.path.clone()).into(),
+        _ => error.into(),
+    })
+}
+
+fn connect(place: &Place, options: &SqliteOptions, purpose: Purpose) -> rusqlite::Result<Connection> {
     let access = match purpose {
         Purpose::Write => OpenFlags::SQLITE_OPEN_READ_WRITE,
         Purpose::Read => OpenFlags::SQLITE_OPEN_READ_ONLY,

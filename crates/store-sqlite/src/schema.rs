@@ -2,7 +2,7 @@
 
 use std::io::ErrorKind;
 
-use rusqlite::{Connection, ErrorCode};
+use rusqlite::Connection;
 
 use oncekey_store::StoreError;
 
@@ -83,10 +83,7 @@ pub(crate) fn find(options: &SqliteOptions) -> Result<Place, Failure> {
 fn known_version(connection: &Connection, place: &Place) -> Result<u32, Failure> {
     let number = |pragma| connection.pragma_query_value(None, pragma, |row| row.get::<_, i64>(0));
     let foreign = || SchemaError::Foreign(place.path.clone());
-    let found = number("user_version").map_err(|error| match error.sqlite_error_code() {
-        Some(ErrorCode::NotADatabase) => foreign().into(),
-        _ => Failure::from(error),
-    })?;
+    let found = number("user_version")?;
     match number("application_id")? {
         APPLICATION_ID => {}
         0 if found == 0 => {

@@ -6,6 +6,8 @@
 
 mod batch;
 mod operation;
+#[cfg(test)]
+mod tests;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;

@@ -1,5 +1,13 @@
 //! The SQLite store: the suite of all stores, and what only a store in a file can show.
 
+#[path = "it/batching.rs"]
+mod batching;
+#[path = "it/damage.rs"]
+mod damage;
+#[path = "it/files.rs"]
+mod files;
+#[path = "it/lasting.rs"]
+mod lasting;
 #[path = "it/place.rs"]
 mod place;
 

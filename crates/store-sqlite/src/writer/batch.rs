@@ -49,6 +49,13 @@ impl Batches {
         self.connection = None;
     }
 
+    /// Makes room in a database that a test has filled.
+    #[cfg(test)]
+    pub(super) fn lift_limit(&mut self) {
+        self.options.max_pages = None;
+        self.reconnect();
+    }
+
     /// Runs a batch and answers every caller.
     pub(super) fn run(&mut self, jobs: Vec<Box<dyn Job>>) {
         self.run_together(jobs);

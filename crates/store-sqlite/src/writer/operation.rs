@@ -70,20 +70,32 @@ impl<'a> Transaction<'a> {
     ) -> Result<T, Failure> {
         self.connection.prepare_cached("SAVEPOINT operation")?.execute([])?;
         let result = write(self.connection);
-        // After some errors SQLite has rolled back the whole transaction, savepoint and all; the batch will see to it.
-        if result.is_err() && !self.connection.is_autocommit() {
-            self.connection.prepare_cached("ROLLBACK TO operation")?.execute([])?;
-        }
-        if !self.connection.is_autocommit() {
-            self.connection.prepare_cached("RELEASE operation")?.execute([])?;
+        let ended = self.end_savepoint(result.is_ok());
+        if ended.is_err() && !self.connection.is_autocommit() {
+            // Half an operation must not be committed: better none of the batch, whose operations run alone then.
+            self.connection.execute_batch("ROLLBACK")?;
         }
         let value = result?;
+        ended?;
         self.changed = true;
         match about {
             Some(id) => _ = self.written.insert(id),
             None => self.changed_others = true,
         }
         Ok(value)
+    }
+
+    /// Keeps what was written since the savepoint, or takes it back. After some errors SQLite has already rolled back
+    /// the whole transaction, savepoint and all.
+    fn end_savepoint(&self, keep: bool) -> rusqlite::Result<()> {
+        let steps: &[&str] =
+            if keep { &["RELEASE operation"] } else { &["ROLLBACK TO operation", "RELEASE operation"] };
+        for step in steps {
+            if !self.connection.is_autocommit() {
+                self.connection.prepare_cached(step)?.execute([])?;
+            }
+        }
+        Ok(())
     }
 
     pub(super) fn changed(&self) -> bool {
