@@ -5,12 +5,16 @@
 
 mod gateway;
 mod load;
+mod memory;
 pub(crate) mod plain;
 mod report;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use clap::ValueEnum as _;
+
+use self::report::Outcome;
 use crate::{Result, workspace};
 
 /// What `cargo xtask bench` takes.
@@ -30,11 +34,12 @@ pub(crate) struct Arguments {
 enum Name {
     /// Unguarded, first execution and replay, beside a plain proxy and the direct upstream.
     Gateway,
+    /// Memory after the start, and with ten thousand clients at once.
+    Memory,
 }
 
 /// Runs a benchmark.
 pub(crate) fn run(arguments: &Arguments) -> Result {
-    let Name::Gateway = arguments.name.unwrap_or(Name::Gateway);
     if cfg!(debug_assertions) && !arguments.quick {
         let this = workspace::build("xtask", "xtask", true)?;
         return workspace::run(Command::new(this).args(std::env::args_os().skip(1)));
@@ -43,8 +48,17 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
         Some(path) => path.clone(),
         None => workspace::build("oncekey-cli", "oncekey", !arguments.quick)?,
     };
-    let course = if arguments.quick { &gateway::QUICK } else { &gateway::FULL };
-    runtime()?.block_on(gateway::run(&gateway, course))
+    let names = arguments.name.map_or(Name::value_variants().to_vec(), |name| vec![name]);
+    let outcomes: Result<Vec<_>> = names.into_iter().map(|name| measure(name, &gateway, arguments.quick)).collect();
+    report::write(&outcomes?)
+}
+
+fn measure(name: Name, gateway: &Path, quick: bool) -> Result<Outcome> {
+    let runtime = runtime()?;
+    match name {
+        Name::Gateway => runtime.block_on(gateway::run(gateway, if quick { &gateway::QUICK } else { &gateway::FULL })),
+        Name::Memory => runtime.block_on(memory::run(gateway, if quick { &memory::QUICK } else { &memory::FULL })),
+    }
 }
 
 fn runtime() -> Result<tokio::runtime::Runtime> {

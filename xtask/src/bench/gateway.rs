@@ -13,7 +13,7 @@ use oncekey_testkit::{Process, TempDir, free_address};
 
 use super::load::{Clients, Keys};
 use super::plain::READY;
-use super::report::{Report, Sample};
+use super::report::{Outcome, Report, Sample};
 use crate::{Result, workspace};
 
 /// How long and how wide the benchmark is.
@@ -91,7 +91,7 @@ struct Stand {
 }
 
 /// Runs the benchmark against a build of the gateway, and writes its report.
-pub(super) async fn run(gateway: &Path, course: &Course) -> Result {
+pub(super) async fn run(gateway: &Path, course: &Course) -> Result<Outcome> {
     let stand = Stand::start(gateway).await?;
     stand.record(Keys::hot_once(HOT_KEYS)).await?;
     stand.record(Keys::old_once(course.old_keys)).await?;
@@ -109,7 +109,7 @@ pub(super) async fn run(gateway: &Path, course: &Course) -> Result {
             }
         }
     }
-    report.write()
+    Ok(report.outcome())
 }
 
 impl Stand {
@@ -163,7 +163,8 @@ async fn start_plain(command: &mut Command) -> Result<(Process, SocketAddr)> {
     Ok((process, address))
 }
 
-async fn start_gateway(program: &Path, upstream: SocketAddr, store: &Path) -> Result<(Process, SocketAddr)> {
+/// Starts a build of the gateway with built-in settings.
+pub(super) async fn start_gateway(program: &Path, upstream: SocketAddr, store: &Path) -> Result<(Process, SocketAddr)> {
     let (listen, admin) = (free_address()?, free_address()?);
     let mut command = Command::new(program);
     command.arg("serve").args(["--upstream", &format!("http://{upstream}")]).args(["--listen", &listen.to_string()]);

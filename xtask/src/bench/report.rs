@@ -10,6 +10,26 @@ use super::gateway::{Course, Target};
 use super::load::Measured;
 use crate::{Result, workspace};
 
+/// What one benchmark found, for programs and for people.
+#[derive(Debug)]
+pub(super) struct Outcome {
+    pub(super) json: Value,
+    pub(super) markdown: String,
+}
+
+/// Writes both files, and the tables to stdout.
+pub(super) fn write(outcomes: &[Outcome]) -> Result {
+    let json: Vec<_> = outcomes.iter().map(|outcome| &outcome.json).collect();
+    let markdown: Vec<_> = outcomes.iter().map(|outcome| outcome.markdown.as_str()).collect();
+    let markdown = markdown.join("\n");
+    let folder = workspace::target("bench");
+    std::fs::create_dir_all(&folder)?;
+    std::fs::write(folder.join("results.json"), serde_json::to_string_pretty(&json)?)?;
+    std::fs::write(folder.join("results.md"), &markdown)?;
+    print!("{markdown}");
+    Ok(())
+}
+
 /// One target, measured once.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sample {
@@ -63,15 +83,9 @@ impl<'a> Report<'a> {
         }
     }
 
-    /// Writes both files, and the table to stdout.
-    pub(super) fn write(&self) -> Result {
-        let markdown = self.markdown();
-        let folder = workspace::target("bench");
-        std::fs::create_dir_all(&folder)?;
-        std::fs::write(folder.join("results.json"), serde_json::to_string_pretty(&self.json())?)?;
-        std::fs::write(folder.join("results.md"), &markdown)?;
-        print!("{markdown}");
-        Ok(())
+    /// What it says.
+    pub(super) fn outcome(&self) -> Outcome {
+        Outcome { json: self.json(), markdown: self.markdown() }
     }
 
     fn rows(&self) -> impl Iterator<Item = Row> {
@@ -136,7 +150,7 @@ impl<'a> Report<'a> {
     }
 }
 
-fn command_line() -> String {
+pub(super) fn command_line() -> String {
     let arguments: Vec<_> = std::env::args().skip(1).collect();
     format!("cargo xtask {}", arguments.join(" "))
 }

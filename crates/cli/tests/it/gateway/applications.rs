@@ -4,10 +4,10 @@
 use std::io;
 use std::time::Duration;
 
-use oncekey_testkit::{Answer, AppUpstream, NodeUpstream, PythonUpstream};
+use oncekey_testkit::{Answer, AppUpstream, FaultProxy, NodeUpstream, PythonUpstream};
 use tokio::task::JoinSet;
 
-use super::stand::{Gateway, order};
+use super::stand::{Gateway, order, until};
 
 /// How many requests are sent at a time: as many connections then wait together.
 const AT_ONCE: usize = 8;
@@ -56,4 +56,42 @@ async fn two_hundred_orders_around_the_idle_close_of_fastapi_and_express_are_exe
     let (python, node) = (PythonUpstream::start().await, NodeUpstream::start().await);
     let (python, node) = (python.expect("the FastAPI application"), node.expect("the Express application"));
     tokio::join!(orders_around_the_idle_close(&python), orders_around_the_idle_close(&node));
+}
+
+/// Longer than the application keeps an idle connection.
+const CLOSED: Duration = Duration::from_secs(6);
+
+/// Sends an order while the end of the last one's connection, which the application has closed, is still on its way.
+async fn order_after_an_unseen_close(application: &AppUpstream, settings: &str, key: &str) -> Answer {
+    let proxy = FaultProxy::start(application.address()).await;
+    let gateway = Gateway::start(&proxy.url(), settings).await;
+    assert_eq!(gateway.send(&order(&format!("{key}-before"))).await.status, 201);
+    proxy.hold();
+    tokio::time::sleep(CLOSED).await;
+    let mut sent = JoinSet::new();
+    let (client, call) = (gateway.client(), order(key));
+    sent.spawn(async move { client.call(&call).await });
+    until("the claim", async || {
+        let listed = gateway.ask(&format!("/api/records?key={key}")).await.json();
+        (!listed["records"].as_array()?.is_empty()).then_some(())
+    })
+    .await;
+    // What waits in a socket has no event.
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    proxy.release();
+    sent.join_next().await.expect("a client").expect("no panic").expect("an answer")
+}
+
+#[tokio::test]
+async fn a_connection_whose_close_is_still_on_its_way_is_not_used() {
+    let application = PythonUpstream::start().await.expect("the FastAPI application");
+    let (kept_rule, broken_rule) = tokio::join!(
+        order_after_an_unseen_close(&application, "", "new"),
+        // The control: a gateway that trusts an old connection loses the request on it.
+        order_after_an_unseen_close(&application, "upstream_idle = \"1h\"\n", "old"),
+    );
+    assert_eq!((kept_rule.status.as_u16(), kept_rule.problem()), (201, None), "{kept_rule:?}");
+    assert_eq!(application.count("new").await.expect("a count"), 1);
+    assert_eq!((broken_rule.status.as_u16(), broken_rule.problem()), (504, Some("outcome-unknown")), "{broken_rule:?}");
+    assert_eq!(application.count("old").await.expect("a count"), 0);
 }
