@@ -22,16 +22,21 @@ impl Drain {
         Self::default()
     }
 
-    /// Ends all connections: goes on accepting for `delay`, then stops accepting, closes idle connections, and lets running
-    /// requests finish for at most `limit`; streams and tunnels are then cut. Returns how many tasks were cut. Dropping the
-    /// future leaves the drain where it is; it may be called again.
-    pub(crate) async fn drain(&self, delay: Duration, limit: Duration) -> usize {
+    /// Goes on accepting for `delay`, then stops accepting and closes idle connections. Running requests go on. Dropping the
+    /// future within `delay` leaves everything as it was.
+    pub(crate) async fn begin(&self, delay: Duration) {
         tokio::time::sleep(delay).await;
         self.stop.cancel();
         self.tasks.close();
-        if tokio::time::timeout(limit, self.tasks.wait()).await.is_ok() {
-            return 0;
-        }
+    }
+
+    /// Waits until all connections have ended, at most for `limit`; whether they have.
+    pub(crate) async fn ended_within(&self, limit: Duration) -> bool {
+        tokio::time::timeout(limit, self.tasks.wait()).await.is_ok()
+    }
+
+    /// Cuts what still runs: requests, streams and tunnels. Returns how many.
+    pub(crate) async fn cut_the_rest(&self) -> usize {
         let cut = self.tasks.len();
         self.cut.cancel();
         self.tasks.wait().await;

@@ -6,6 +6,7 @@ mod signals;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
+use std::time::Duration;
 
 use http::{HeaderName, Response};
 use oncekey_admin::{Access, AdminOptions, AdminToken, Node, Readiness, install_metrics, publish_build, router};
@@ -36,6 +37,9 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// The part of `max_buffered` that the replay cache takes, and the part for outcomes that wait to be recorded.
 const CACHE_PART: u64 = 8;
+
+/// How long the clients of executions that were cut at the end of the drain time may take for their answers.
+const LAST_ANSWERS: Duration = Duration::from_secs(1);
 
 /// What a gateway listens on. Bound before anything else is done, so that a taken port is found at once.
 pub(crate) struct Listeners {
@@ -104,12 +108,16 @@ pub(crate) async fn run(config: Config, token: Option<Secret>, listeners: Listen
     Ok(())
 }
 
-/// Ends the connections, then the executions, both within the one drain time (D4).
+/// Ends the connections and the executions within the one drain time (D4).
 async fn end(config: &Config, drain: &Drain, engine: &Engine<Response<ResponseBody>>) {
     let limit = if fault::broken("no_drain") { Duration::ZERO } else { config.drain.limit };
-    let over = Instant::now() + config.drain.delay + limit;
-    let connections = drain.drain(config.drain.delay, limit).await;
+    drain.begin(config.drain.delay).await;
+    let over = Instant::now() + limit;
+    drain.ended_within(limit).await;
     let executions = engine.shutdown(over.saturating_duration_since(Instant::now())).await;
+    // Whose execution was cut is still told so: its outcome is unknown.
+    drain.ended_within(LAST_ANSWERS).await;
+    let connections = drain.cut_the_rest().await;
     tracing::info!(cut_connections = connections, cut_executions = executions, "drained");
 }
 

@@ -10,7 +10,11 @@ use super::*;
 /// Starts a drain beside the test.
 fn start(drain: &Drain, delay: Duration, limit: Duration) -> tokio::task::JoinHandle<usize> {
     let drain = drain.clone();
-    TaskTracker::new().spawn(async move { drain.drain(delay, limit).await })
+    TaskTracker::new().spawn(async move {
+        drain.begin(delay).await;
+        drain.ended_within(limit).await;
+        drain.cut_the_rest().await
+    })
 }
 
 const LONG: Duration = Duration::from_mins(1);
