@@ -6,7 +6,6 @@ mod signals;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
-use std::time::Duration;
 
 use http::{HeaderName, Response};
 use oncekey_admin::{Access, AdminOptions, AdminToken, Node, Readiness, install_metrics, publish_build, router};
