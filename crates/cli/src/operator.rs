@@ -1,6 +1,6 @@
 //! An operator's hands on records, straight on the store: list, show, resolve, purge, sweep, stats.
 //!
-//! Functions on any [`Store`]; reading the command line and opening the store is left to the commands, the shapes of
+//! Functions on any `Store`; reading the command line and opening the store is left to the commands, the shapes of
 //! `--json` are the admin API's ([`oncekey_admin::view`]). A running gateway needs no telling: what is changed here is seen
 //! by every node within `cache_for` (R8).
 
