@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use oncekey_core::policy::Policy;
-use oncekey_core::{Event, RecordedResponse, Standing, State, Token, standing};
-use oncekey_store::{Claim, Found, Outcome, Replaces};
+use oncekey_core::{RecordedResponse, Standing, State, Token, standing};
+use oncekey_store::{Claim, Found, Replaces};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
@@ -305,7 +305,7 @@ impl<A: Send + 'static> Lead<A> {
     /// Records an end before it is answered (E2), or answers it after `record_timeout` all the same and goes on (D3).
     async fn record(&self, token: Token, end: End<A>, reply: &mut Option<Reply<A>>) -> Execution<A> {
         let End { mut outcome, first, rest, mut over } = end;
-        let (id, asked) = (self.leading.id, self.node.clock.elapsed());
+        let id = self.leading.id;
         let mut first = Some(first);
         if fault::broken("answer_before_record") {
             answer(reply, first.take());
@@ -328,16 +328,10 @@ impl<A: Send + 'static> Lead<A> {
             self.node.recorder.write(id, token, outcome.clone()).await
         };
         let over = match written {
-            Written::Stands { life } => {
-                // A record without its body may hold it after all; the store is asked, and not memory.
-                if !matches!(over, Over::InProgress) {
-                    self.remember_own(&outcome, Life { left: life, elapsed: asked });
-                }
-                if let Over::NotExecuted = over {
-                    return Execution::Handed(Replaces { token, state: State::Failed, expired: false });
-                }
-                over
+            Written::Stands if matches!(over, Over::NotExecuted) => {
+                return Execution::Handed(Replaces { token, state: State::Failed, expired: false });
             }
+            Written::Stands => over,
             Written::Fenced(found) => match found.and_then(|found| completed_response(*found)) {
                 // An operator said how it ended: everyone gets the same answer from now on.
                 Some(response) => {
@@ -351,13 +345,6 @@ impl<A: Send + 'static> Lead<A> {
             Written::GivenUp => Over::Unknown,
         };
         Execution::Over { ended: first, over }
-    }
-
-    fn remember_own(&self, outcome: &Outcome, life: Life) {
-        if let (Event::Complete, Some(response)) = (outcome.event, &outcome.response) {
-            let fingerprint = self.leading.flight.fingerprint();
-            self.node.cache.put(self.leading.id, fingerprint, Arc::clone(response), life);
-        }
     }
 }
 

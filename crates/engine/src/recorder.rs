@@ -32,8 +32,8 @@ pub(crate) struct Recorder {
 
 /// How a write ended.
 pub(crate) enum Written {
-    /// It stands until `life` from now has passed.
-    Stands { life: Duration },
+    /// It stands.
+    Stands,
     /// Someone else governs the record.
     Fenced(Option<Box<Found>>),
     /// Given up: the record lapses, and counts as unknown from then on.
@@ -150,7 +150,7 @@ async fn write(store: &dyn Store, id: RecordId, token: Token, outcome: Outcome, 
     let mut pause = PAUSE.0;
     loop {
         match timeout_at(deadline, store.record(id, token, outcome.clone())).await {
-            Ok(Ok(Recorded::Written { expires, now })) => return Written::Stands { life: expires.since(now) },
+            Ok(Ok(Recorded::Written { .. })) => return Written::Stands,
             Ok(Ok(Recorded::Fenced(found))) => return Written::Fenced(found),
             Ok(Err(error @ (StoreError::Corrupt(_) | StoreError::Misconfigured(_)))) => {
                 tracing::error!(operation = %id, %error, "an outcome can't be recorded");

@@ -1,15 +1,17 @@
-//! Completed records in memory, for at most `cache_for` and never past their expiry (R8).
+//! Completed records in memory, for at most `cache_for` and never past their expiry (R8). What a duplicate had to read from
+//! the store is kept here for those that follow it; a first execution, which most often has no duplicate, costs nothing.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use moka::sync::Cache;
 use oncekey_core::response::RecordedBody;
 use oncekey_core::{Fingerprint, RecordId, RecordedResponse};
+use quick_cache::Weighter;
+use quick_cache::sync::Cache;
 
 /// Answers the bulk of a retry storm without asking the store.
 pub(crate) struct ReplayCache {
-    records: Cache<RecordId, Arc<Cached>>,
+    records: Cache<RecordId, Arc<Cached>, Weight>,
     keep: Duration,
 }
 
@@ -24,24 +26,34 @@ pub(crate) struct Cached {
 /// What a record takes beside its body: map slots, header map, fingerprint. Measured generously.
 const OVERHEAD: usize = 1024;
 
+/// What a record takes in memory, in bytes.
+#[derive(Clone)]
+struct Weight;
+
+impl Weighter<RecordId, Arc<Cached>> for Weight {
+    fn weight(&self, _: &RecordId, cached: &Arc<Cached>) -> u64 {
+        let body = match &cached.response.body {
+            RecordedBody::Stored(body) => body.len(),
+            RecordedBody::NotStored => 0,
+        };
+        (body + OVERHEAD) as u64
+    }
+}
+
 impl ReplayCache {
     pub(crate) fn new(keep: Duration, bytes: u64) -> Self {
-        let weigh = |_: &RecordId, cached: &Arc<Cached>| {
-            let body = match &cached.response.body {
-                RecordedBody::Stored(body) => body.len(),
-                RecordedBody::NotStored => 0,
-            };
-            let headers: usize =
-                cached.response.headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 64).sum();
-            u32::try_from(body + headers + OVERHEAD).unwrap_or(u32::MAX)
-        };
-        let records = Cache::builder().weigher(weigh).max_capacity(bytes).time_to_live(keep).build();
-        Self { records, keep }
+        let records = usize::try_from(bytes).unwrap_or(usize::MAX) / (4 * OVERHEAD);
+        Self { records: Cache::with_weighter(records, bytes, Weight), keep }
     }
 
     /// The record, if it may still be answered from memory at `elapsed`.
     pub(crate) fn get(&self, id: RecordId, elapsed: Duration) -> Option<Arc<Cached>> {
-        self.records.get(&id).filter(|cached| elapsed < cached.until)
+        let cached = self.records.get(&id)?;
+        if elapsed < cached.until {
+            return Some(cached);
+        }
+        self.records.remove_if(&id, |kept| Arc::ptr_eq(kept, &cached));
+        None
     }
 
     /// Keeps a completed record that has `life` left by the store's clock.
@@ -55,7 +67,7 @@ impl ReplayCache {
 
     /// Forgets a record: it was resolved or purged.
     pub(crate) fn forget(&self, id: RecordId) {
-        self.records.invalidate(&id);
+        self.records.remove(&id);
     }
 }
 

@@ -1,16 +1,18 @@
 //! Claiming: insert, or find what is in the way.
 
+use std::sync::Arc;
+
 use oncekey_core::{Record, RecordId};
 use oncekey_store::change::{self, OnClaim};
-use oncekey_store::{Claim, Claimed};
+use oncekey_store::{Claim, Claimed, Found};
 use rusqlite::{Connection, params};
 
 use crate::error::Failure;
 use crate::row::{Stored, micros};
 use crate::writer::{Operation, Transaction};
 
-/// See [`oncekey_store::Store::claim`]. A record that is in the way comes back without its response: the writer reads no
-/// bodies.
+/// See [`oncekey_store::Store::claim`]. A record that is in the way comes back with its response only if that is small: the
+/// writer, for whom everybody waits, reads no large bodies.
 pub(crate) struct MakeClaim {
     id: RecordId,
     claim: Claim,
@@ -52,7 +54,10 @@ impl Operation for MakeClaim {
                 Ok(Claimed::Granted { attempt: record.attempts, now })
             }
             (OnClaim::Own { attempt }, _) => Ok(Claimed::Granted { attempt, now }),
-            (OnClaim::Held, Some(stored)) => Ok(Claimed::Held(Box::new(stored.found(now)))),
+            (OnClaim::Held, Some(stored)) => {
+                let response = transaction.small_response(&stored)?.map(Arc::new);
+                Ok(Claimed::Held(Box::new(Found { response, ..stored.found(now) })))
+            }
             (OnClaim::Held, None) => Err(Failure::Refused("no record, and the claim was refused")),
         }
     }

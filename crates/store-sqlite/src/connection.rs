@@ -112,7 +112,7 @@ fn connect(place: &Place, options: &SqliteOptions, purpose: Purpose) -> rusqlite
         // is what makes that true on macOS. Checkpoints are the writer's own business, between two batches.
         connection.execute_batch(
             "PRAGMA synchronous = FULL; PRAGMA fullfsync = ON; PRAGMA checkpoint_fullfsync = ON;
-             PRAGMA wal_autocheckpoint = 0; PRAGMA journal_size_limit = 67108864; PRAGMA cache_size = -8000;",
+             PRAGMA wal_autocheckpoint = 0; PRAGMA journal_size_limit = 67108864; PRAGMA cache_size = -16000;",
         )?;
         if let Some(pages) = options.max_pages {
             connection.pragma_update(None, "max_page_count", pages)?;

@@ -21,7 +21,7 @@ pub(crate) fn read(connection: &Connection, id: RecordId, now: Timestamp) -> Res
     let mut rows = statement.query([id.as_bytes()])?;
     let Some(row) = rows.next()? else { return Ok(None) };
     let stored = row::decode(row)?;
-    let response = row::decode_response(row, &stored.record)?;
+    let response = row::decode_response(row, row::COLUMNS, &stored.record)?;
     Ok(Some(Found { response: response.map(Arc::new), ..stored.found(now) }))
 }
 

@@ -85,17 +85,16 @@ pub(crate) fn decode(row: &Row<'_>) -> Result<Stored, Failure> {
     Ok(Stored { seq, record, alive_until })
 }
 
-/// Reads the response that a statement selected beside a record, as head and body.
-pub(crate) fn decode_response(row: &Row<'_>, record: &Record) -> Result<Option<RecordedResponse>, Failure> {
+/// Reads the response of a record, as the head and body that a statement selected from column `at` on.
+pub(crate) fn decode_response(row: &Row<'_>, at: usize, record: &Record) -> Result<Option<RecordedResponse>, Failure> {
     let columns = Columns { row, id: record.identity.id() };
-    let head: Option<&[u8]> =
-        row.get_ref(COLUMNS)?.as_blob_or_null().map_err(|_| columns.corrupt("its head is no blob"))?;
+    let head: Option<&[u8]> = row.get_ref(at)?.as_blob_or_null().map_err(|_| columns.corrupt("its head is no blob"))?;
     let (head, status) = match (head, record.response_status) {
         (None, None) => return Ok(None),
         (Some(head), Some(status)) => (head, status),
         _ => return Err(columns.corrupt("its response is missing, or is there without a status")),
     };
-    let body: Option<Vec<u8>> = columns.get(COLUMNS + 1)?;
+    let body: Option<Vec<u8>> = columns.get(at + 1)?;
     let response = RecordedResponse::decode(head, body.map(Into::into))
         .map_err(|_| columns.corrupt("its recorded response can't be read"))?;
     if response.status.as_u16() != status {

@@ -65,7 +65,7 @@ impl SqliteStore {
     /// Reads the response of a record that the writer found without it. The record may have changed since; what is read
     /// is then the newer truth. `None` if it is gone.
     async fn with_response(&self, found: Found) -> Result<Option<Found>, StoreError> {
-        if found.record.response_status.is_none() {
+        if found.response.is_some() || found.record.response_status.is_none() {
             return Ok(Some(found));
         }
         self.read(found.record.identity.id()).await

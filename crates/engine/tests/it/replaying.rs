@@ -14,6 +14,7 @@ async fn a_replay_within_cache_for_does_not_ask_the_store() {
     let (world, upstream) = (World::new(), Upstream::new());
     let engine = world.node_with(Settings::default()).await;
     engine.run(upstream.call("k")).await;
+    assert_eq!(say(&engine.run(upstream.call("k")).await), "replay run 1");
     let asked = world.store.calls(Op::Claim);
     assert_eq!(say(&engine.run(upstream.call("k")).await), "replay run 1");
     assert_eq!(world.store.calls(Op::Claim), asked);
