@@ -109,10 +109,11 @@ fn connect(place: &Place, options: &SqliteOptions, purpose: Purpose) -> rusqlite
     connection.execute_batch("PRAGMA foreign_keys = ON; PRAGMA mmap_size = 0; PRAGMA trusted_schema = OFF;")?;
     if purpose == Purpose::Write {
         // FULL: a commit is on the disk when it returns; NORMAL could lose the last ones with the power (E2). fullfsync
-        // is what makes that true on macOS. Checkpoints are the writer's own business, between two batches.
+        // is what makes that true on macOS. Checkpoints are the writer's own business, between two batches. The cache, 48 MB
+        // at most and filled as pages are used, holds the index on ids, whose pages are hit at random.
         connection.execute_batch(
             "PRAGMA synchronous = FULL; PRAGMA fullfsync = ON; PRAGMA checkpoint_fullfsync = ON;
-             PRAGMA wal_autocheckpoint = 0; PRAGMA journal_size_limit = 67108864; PRAGMA cache_size = -16000;",
+             PRAGMA wal_autocheckpoint = 0; PRAGMA journal_size_limit = 67108864; PRAGMA cache_size = -48000;",
         )?;
         if let Some(pages) = options.max_pages {
             connection.pragma_update(None, "max_page_count", pages)?;
