@@ -75,8 +75,8 @@ pub(crate) async fn resolve(
     match resolved? {
         Resolved::Done => {
             let state = if verdict.response.is_some() { "completed" } else { "failed" };
-            // Debug form: the reason is free text and must not forge a log line.
-            tracing::info!(operation_id = %id, state, reason = ?verdict.reason, "an operator resolved a record");
+            // Escaped: the reason is free text and must not forge a log line.
+            tracing::info!(operation_id = %id, state, reason = ?verdict.reason.as_deref().unwrap_or_default(), "an operator resolved a record");
             Ok(json(&ResolvedView { id: id.to_string(), state }))
         }
         Resolved::NotFound => Err(Refused::no_record()),

@@ -90,14 +90,14 @@ pub(crate) struct ServeArguments {
     /// What keeps the records
     #[arg(long, value_name = "URL")]
     store: Option<String>,
-    /// A fast store in front of it
-    #[arg(long, value_name = "URL")]
+    /// A fast store in front of it; not in this version
+    #[arg(long, value_name = "URL", hide = true)]
     fast: Option<String>,
     /// Where health, metrics and the admin API listen
     #[arg(long, value_name = "ADDR")]
     admin: Option<String>,
-    /// Which problems clients see
-    #[arg(long, value_name = "NAME")]
+    /// Which problems clients see; `default` is the only one in this version
+    #[arg(long, value_name = "NAME", hide = true)]
     profile: Option<String>,
 }
 

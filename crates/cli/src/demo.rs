@@ -35,12 +35,17 @@ pub(crate) async fn run() -> Result<(), Failure> {
             tracing::error!(%error, "the orders API ended");
         }
     });
-    output::print(&addresses.greeting())?;
+    output::print(&addresses.greeting(&fresh_key()?))?;
     let ended = gateway::run(config, None, Listeners { front: front.listener, admin: admin.listener }).await;
     stop.cancel();
     tasks.close();
     tasks.wait().await;
     ended
+}
+
+/// A key that no earlier demo has used: the store keeps its records, and the orders API forgets its orders.
+fn fresh_key() -> Result<String, Failure> {
+    Ok(format!("order-{:04x}", getrandom::u32().map_err(Failure::failed)? & 0xffff))
 }
 
 struct Bound {
@@ -79,7 +84,7 @@ impl Addresses {
         ]
     }
 
-    fn greeting(&self) -> String {
+    fn greeting(&self, key: &str) -> String {
         let Self { front, api, admin } = self;
         format!(
             r#"oncekey demo
@@ -90,13 +95,13 @@ impl Addresses {
 
 Send an order, twice; it is created once:
 
-  curl -i http://{front}/orders -H 'X-Account-Id: acc-1' -H 'Idempotency-Key: order-1' \
+  curl -i http://{front}/orders -H 'X-Account-Id: acc-1' -H 'Idempotency-Key: {key}' \
     -H 'Content-Type: application/json' \
     -d '{{"items":[{{"sku":"SKU-1","qty":2}}],"amount":1200,"currency":"RUB"}}'
 
 The same key for another amount is refused:
 
-  curl -i http://{front}/orders -H 'X-Account-Id: acc-1' -H 'Idempotency-Key: order-1' \
+  curl -i http://{front}/orders -H 'X-Account-Id: acc-1' -H 'Idempotency-Key: {key}' \
     -H 'Content-Type: application/json' \
     -d '{{"items":[{{"sku":"SKU-1","qty":2}}],"amount":1201,"currency":"RUB"}}'
 

@@ -42,7 +42,10 @@ pub(crate) async fn for_serving(config: &StoreConfig, clock: Arc<dyn Clock>) -> 
 pub(crate) async fn for_operator(config: &StoreConfig) -> Result<Arc<dyn Store>, Failure> {
     let path = sqlite_file(config)?;
     if !path.exists() {
-        return Err(Failure::unavailable(format_args!("There is no store {}.", config.url)));
+        return Err(Failure::unavailable(format_args!(
+            "There is no store {}; name the gateway's with --store, --config or ONCEKEY_STORE.",
+            config.url
+        )));
     }
     open_sqlite(path, false, Arc::new(SystemClock)).await.map_err(|error| failure(&error))
 }

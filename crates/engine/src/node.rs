@@ -55,6 +55,9 @@ impl<A: Send + 'static> Node<A> {
         clock: Arc<dyn Clock>,
         settings: Settings,
     ) -> Result<Arc<Self>, StoreError> {
+        // There from the start, so that an alert sees zero and not nothing.
+        metrics::counter!("oncekey_fenced_writes_total").increment(0);
+        metrics::gauge!("oncekey_store_clock_ahead").set(0.0);
         let owner = OwnerId::from_bytes(random::bits());
         let asked = clock.elapsed();
         let now = store.heartbeat(owner, settings.lease).await?;
@@ -145,10 +148,14 @@ impl<A: Send + 'static> Node<A> {
                 continue;
             };
             match sweep(&*self.store, now, self.settings.sweep_batch).await {
-                Ok(swept) if swept.deleted + swept.lapsed > 0 => {
-                    tracing::info!(deleted = swept.deleted, lapsed = swept.lapsed, "swept");
+                Ok(swept) => {
+                    if swept.lapsed > 0 {
+                        tracing::warn!(lapsed = swept.lapsed, "claims whose owner is gone are unknown from now on");
+                    }
+                    if swept.deleted > 0 {
+                        tracing::info!(deleted = swept.deleted, "swept");
+                    }
                 }
-                Ok(_) => {}
                 Err(error) => tracing::warn!(%error, "sweeping failed; it goes on next time"),
             }
         }

@@ -79,21 +79,22 @@ fn position(cursor: &Cursor) -> Result<i64, Failure> {
     cursor.0.parse().ok().filter(|seq| *seq >= 0).ok_or(Failure::Refused("no cursor of this store"))
 }
 
-/// Counts by stored state, and the size of the database with its write-ahead log.
-pub(crate) fn stats(connection: &Connection, path: &Path) -> Result<Stats, Failure> {
+/// Counts by state (a lapsed claim counts as unknown, swept or not), and the size of the database with its write-ahead log.
+pub(crate) fn stats(connection: &Connection, path: &Path, now: Timestamp) -> Result<Stats, Failure> {
     let mut records: BTreeMap<_, _> = State::ALL.map(|state| (state.name(), 0)).into();
-    // Both counts go over an index only.
+    // What has ended is counted over an index only; of what is open, there are few.
     let mut count = connection.prepare_cached(
         "SELECT state, count(*) FROM records INDEXED BY records_expiry WHERE expires IS NOT NULL GROUP BY state \
-         UNION ALL SELECT state, count(*) FROM records INDEXED BY records_open \
-         WHERE state IN ('processing', 'unknown') AND state = 'processing' GROUP BY state",
+         UNION ALL SELECT iif(deadline <= ?1 OR alive_until IS NULL OR alive_until <= ?1, 'unknown', 'processing'), \
+         count(*) FROM records INDEXED BY records_open LEFT JOIN nodes USING (owner) \
+         WHERE state IN ('processing', 'unknown') AND state = 'processing' GROUP BY 1",
     )?;
-    let mut rows = count.query([])?;
+    let mut rows = count.query([now.as_micros()])?;
     while let Some(row) = rows.next()? {
         let state = row.get_ref(0)?.as_str().ok().and_then(|name| name.parse::<State>().ok());
         let counted = u64::try_from(row.get::<_, i64>(1)?).unwrap_or(0);
         if let Some(state) = state {
-            records.insert(state.name(), counted);
+            *records.entry(state.name()).or_default() += counted;
         }
     }
     let number = |pragma| connection.pragma_query_value(None, pragma, |row| row.get::<_, i64>(0));

@@ -143,8 +143,8 @@ impl Store for SqliteStore {
     }
 
     async fn stats(&self) -> Result<Stats, StoreError> {
-        let path = self.path.clone();
-        self.scans.run(move |connection| listing::stats(connection, &path)).await
+        let (clock, path) = (self.clock.clone(), self.path.clone());
+        self.scans.run(move |connection| listing::stats(connection, &path, clock.now())).await
     }
 
     async fn promise(&self) -> Result<Promise, StoreError> {

@@ -187,11 +187,16 @@ impl Store for MemoryStore {
     }
 
     async fn stats(&self) -> Result<Stats, StoreError> {
+        let now = self.clock.now();
         let table = self.table.lock();
         let mut records: BTreeMap<_, _> = State::ALL.map(|state| (state.name(), 0)).into();
         let mut bytes = 0;
         for (_, kept) in table.newest_before(u64::MAX) {
-            *records.entry(kept.record.state.name()).or_default() += 1;
+            let record = &kept.record;
+            let lapsed =
+                record.state == State::Processing && !change::is_live(record, table.is_alive(record.owner, now), now);
+            let state = if lapsed { State::Unknown } else { record.state };
+            *records.entry(state.name()).or_default() += 1;
             bytes += kept.size();
         }
         Ok(Stats { records, bytes })

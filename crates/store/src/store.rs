@@ -59,7 +59,7 @@ pub trait Store: Send + Sync + 'static {
     /// Deletes a record unless it is `processing` under a live claim.
     async fn purge(&self, id: RecordId) -> Result<Purged, StoreError>;
 
-    /// Counts and sizes, as stored. May scan.
+    /// Counts and sizes. A lapsed claim counts as `unknown`, swept or not; an expired record counts until it is swept. May scan.
     async fn stats(&self) -> Result<Stats, StoreError>;
 
     /// What the store can promise under its present settings (G1), worked out anew at each call.
@@ -256,7 +256,7 @@ pub enum Purged {
 /// Counts and sizes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Records by stored state; every state is there.
+    /// Records by state; every state is there.
     pub records: BTreeMap<&'static str, u64>,
     /// Bytes that the store takes.
     pub bytes: u64,

@@ -96,10 +96,10 @@ fn states() -> impl clap::builder::TypedValueParser<Value = State> {
 pub(crate) struct OneRecord {
     /// The record's id: the operation id
     pub(crate) id: Option<RecordId>,
-    /// Its scope
+    /// Its scope, with --key
     #[arg(long, value_name = "SCOPE", requires = "key", conflicts_with = "id")]
     pub(crate) scope: Option<String>,
-    /// Its key
+    /// Its key, with --scope
     #[arg(long, value_name = "KEY", requires = "scope")]
     pub(crate) key: Option<String>,
 }

@@ -206,9 +206,9 @@ async fn change_all(
     report(work, ids.len(), &changed, console)
 }
 
-/// Debug form: the reason is free text and must not forge a log line.
+/// Escaped: the reason is free text and must not forge a log line.
 fn log(work: &Work<'_>, id: RecordId, change: &Change) {
-    tracing::info!(operation_id = %id, change = work.verb(), reason = ?change.reason, "an operator changed a record");
+    tracing::info!(operation_id = %id, change = work.verb(), reason = ?change.reason.as_deref().unwrap_or_default(), "an operator changed a record");
 }
 
 fn report(work: &Work<'_>, matched: usize, changed: &[RecordId], console: &mut Console<'_>) -> Result<(), Failure> {

@@ -20,7 +20,7 @@ pub async fn replays_add_up(f: Fixture) {
     assert!(f.store.read(absent).await.expect("read").is_none());
 }
 
-/// Records are counted by stored state, with a zero for every state that has none.
+/// Records are counted by state, with a zero for every state that has none; a lapsed claim counts as unknown.
 pub async fn stats_count_by_state(f: Fixture) {
     let empty = f.store.stats().await.expect("stats");
     assert_eq!(empty.records.len(), State::ALL.len());
@@ -40,6 +40,10 @@ pub async fn stats_count_by_state(f: Fixture) {
     }
     let stats = f.other.stats().await.expect("stats");
     let expected = [("processing", 3), ("completed", 2), ("failed", 1), ("unknown", 0)];
+    assert_eq!(stats.records, expected.into());
+    f.clock.advance(samples::LIFETIMES.run);
+    let stats = f.other.stats().await.expect("stats");
+    let expected = [("processing", 0), ("completed", 2), ("failed", 1), ("unknown", 3)];
     assert_eq!(stats.records, expected.into());
 }
 
