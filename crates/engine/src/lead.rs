@@ -48,6 +48,9 @@ pub(crate) struct Lead<A> {
 enum Judged {
     /// It answers the call.
     Over(Over),
+    /// It is another request's (F8). Waiters that look like the leader under its own recipe may be the record's under an
+    /// older one (F9).
+    Mismatch { recipe_differs: bool },
     /// The claim may replace it.
     Replace(Replaces),
     /// Another node executes it.
@@ -72,8 +75,17 @@ impl<A: Send + 'static> Lead<A> {
         let mut reply = Some(reply);
         let mut replaces = None;
         for _ in 0..MAX_CLAIMS {
-            let Some(permit) = self.permit().await else {
-                return self.end(reply, Over::Overloaded);
+            let permit = match Arc::clone(&self.node.inflight).try_acquire_owned() {
+                Ok(permit) => permit,
+                // Only what executes needs a place: what the record answers is answered at once (F8, W3).
+                Err(_) => match self.settled().await {
+                    Some(Judged::Over(over)) => return self.end(reply, over),
+                    Some(Judged::Mismatch { recipe_differs }) => return self.end_mismatched(reply, recipe_differs),
+                    _ => match self.permit().await {
+                        Some(permit) => permit,
+                        None => return self.end(reply, Over::Overloaded),
+                    },
+                },
             };
             if self.leading.flight.is_queued() {
                 self.leading.flight.enter(Phase::Claiming);
@@ -114,6 +126,7 @@ impl<A: Send + 'static> Lead<A> {
                 }
                 Answer::Held(found) => match self.judge(&found, asked, false) {
                     Judged::Over(over) => return self.end(reply, over),
+                    Judged::Mismatch { recipe_differs } => return self.end_mismatched(reply, recipe_differs),
                     Judged::Replace(seen) => replaces = Some(seen),
                     Judged::Elsewhere => {
                         drop(permit); // it runs elsewhere, not here
@@ -145,6 +158,12 @@ impl<A: Send + 'static> Lead<A> {
         self.leading.end(over);
     }
 
+    /// Ends a flight whose leader is another request than the record's.
+    fn end_mismatched(self, mut reply: Option<Reply<A>>, recipe_differs: bool) {
+        answer(&mut reply, Some(Ended::Mismatch));
+        self.leading.end(if recipe_differs { Over::InProgress } else { Over::Mismatch });
+    }
+
     /// The next waiter to be answered in place of a caller that is done.
     fn heir(&mut self) -> Option<Reply<A>> {
         self.arrived = Instant::now();
@@ -160,6 +179,14 @@ impl<A: Send + 'static> Lead<A> {
         let until = self.arrived + self.policy.timing.answer_timeout;
         let permit = timeout_at(until, Arc::clone(&self.node.inflight).acquire_owned()).await;
         permit.ok().and_then(Result::ok)
+    }
+
+    /// The record as it stands, read without claiming; `None` if there is none or the store doesn't answer.
+    async fn settled(&self) -> Option<Judged> {
+        let asked = self.node.clock.elapsed();
+        let read = timeout(self.node.settings.store_timeout, self.node.store.read(self.leading.id)).await;
+        let found = read.ok().and_then(Result::ok).flatten()?;
+        Some(self.judge(&found, asked, false))
     }
 
     fn claim(&self, replaces: Option<Replaces>) -> Claim {
@@ -195,10 +222,13 @@ impl<A: Send + 'static> Lead<A> {
         if stands == Standing::Absent {
             return Judged::Replace(seen(true));
         }
-        self.leading.flight.compare_with(&record.fingerprint);
         if !same_operation(self.call(), &record.fingerprint) {
-            return Judged::Over(Over::Mismatch);
+            // Nobody may board this flight as the record's own request: it ends with a mismatch.
+            return Judged::Mismatch {
+                recipe_differs: self.call().fingerprint.recipe() != record.fingerprint.recipe(),
+            };
         }
+        self.leading.flight.compare_with(&record.fingerprint);
         match (stands, &found.response) {
             (Standing::Completed, Some(response)) => {
                 self.remember(found, response, asked);
@@ -254,6 +284,8 @@ impl<A: Send + 'static> Lead<A> {
         match read {
             Ok(Ok(Some(found))) => match self.judge(&found, asked, true) {
                 Judged::Over(over) => Some(over),
+                Judged::Mismatch { recipe_differs: false } => Some(Over::Mismatch),
+                Judged::Mismatch { recipe_differs: true } => Some(Over::InProgress),
                 Judged::Replace(_) | Judged::Elsewhere => None,
             },
             Ok(Ok(None)) => None,

@@ -8,6 +8,9 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::combinators::UnsyncBoxBody;
 
+/// The most of a whole body that is handed out at once.
+const PIECE: usize = 64 * 1024;
+
 /// Any error of a body.
 pub type BodyError = Box<dyn std::error::Error + Send + Sync>;
 
@@ -56,7 +59,12 @@ macro_rules! body {
             fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
                 match &mut self.get_mut().0 {
                     Inner::Whole { bytes, .. } if bytes.is_empty() => Poll::Ready(None),
-                    Inner::Whole { bytes, .. } => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
+                    // Piece by piece: whoever writes it out takes the next piece when the last one is gone, and until then the
+                    // rest stays here, with its share of the budget.
+                    Inner::Whole { bytes, .. } => {
+                        let piece = bytes.split_to(bytes.len().min(PIECE));
+                        Poll::Ready(Some(Ok(Frame::data(piece))))
+                    }
                     Inner::Streaming(body) => Pin::new(body).poll_frame(cx),
                 }
             }
@@ -85,5 +93,25 @@ impl ResponseBody {
     /// Whether all of it is in memory.
     pub(crate) fn is_whole(&self) -> bool {
         matches!(self.0, Inner::Whole { .. })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::BodyExt;
+
+    use super::*;
+
+    /// So that what a slow client hasn't read yet stays counted.
+    #[tokio::test]
+    async fn a_large_body_is_handed_out_in_pieces_and_keeps_its_share_until_the_last() {
+        let share: Arc<dyn Send + Sync> = Arc::new(());
+        let mut body = ResponseBody::budgeted(Bytes::from(vec![7; 3 * PIECE - 1]), Arc::clone(&share));
+        let mut pieces = Vec::new();
+        while let Some(frame) = body.frame().await {
+            assert_eq!(Arc::strong_count(&share), 2);
+            pieces.push(frame.unwrap().into_data().unwrap().len());
+        }
+        assert_eq!(pieces, [PIECE, PIECE, PIECE - 1]);
     }
 }

@@ -80,7 +80,9 @@ impl<S> Inner<S> {
         while let Some(frame) = body.frame().await {
             let data = match frame {
                 Ok(frame) => frame.into_data(),
-                Err(error) => return Executed::Ambiguous(format!("its answer was cut short: {error}")),
+                Err(error) => {
+                    return Executed::Ambiguous(format!("its answer was cut short: {}", with_causes(&*error)));
+                }
             };
             // Trailers of a held answer are neither recorded nor delivered.
             let Ok(data) = data else { continue };
@@ -189,6 +191,12 @@ impl Arrived {
 fn failed<A>(error: &(dyn std::error::Error + Send + Sync + 'static)) -> Executed<A> {
     match NotExecuted::find(error) {
         Some(proof) => Executed::NotExecuted(proof.clone()),
-        None => Executed::Ambiguous(error.to_string()),
+        None => Executed::Ambiguous(with_causes(error)),
     }
+}
+
+/// An error and its sources in one line, for the log.
+fn with_causes(error: &(dyn std::error::Error + 'static)) -> String {
+    let causes = std::iter::successors(error.source(), |cause| cause.source());
+    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }

@@ -24,11 +24,19 @@ pub(crate) struct Begun {
     pub(crate) share: Option<Share>,
 }
 
+/// What passes from the upstream's end to the client's.
+enum Sent {
+    Piece(Piece, Option<Share>),
+    /// The answer was read to its end. Without it, a channel that closes means that the answer was cut.
+    End,
+}
+
 /// The client's end.
 struct Received {
-    pieces: mpsc::Receiver<(Piece, Option<Share>)>,
+    pieces: mpsc::Receiver<Sent>,
     /// Of the piece that is being written to the client.
     share: Option<Share>,
+    ended: bool,
 }
 
 impl Body for Received {
@@ -36,9 +44,21 @@ impl Body for Received {
     type Error = BodyError;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Piece>> {
-        let (piece, share) = ready!(self.pieces.poll_recv(cx)).unzip();
-        self.share = share.flatten();
-        Poll::Ready(piece)
+        self.share = None;
+        if self.ended {
+            return Poll::Ready(None);
+        }
+        let sent = ready!(self.pieces.poll_recv(cx));
+        self.ended = !matches!(sent, Some(Sent::Piece(Ok(_), _)));
+        Poll::Ready(match sent {
+            Some(Sent::Piece(piece, share)) => {
+                self.share = share;
+                Some(piece)
+            }
+            Some(Sent::End) => None,
+            // The gateway stopped reading (it drains): the client must not take what it has for the whole.
+            None => Some(Err("the answer was cut short".into())),
+        })
     }
 }
 
@@ -50,10 +70,10 @@ where
     R::Error: Into<BodyError>,
 {
     let (sender, pieces) = mpsc::channel(FRAMES);
-    (ResponseBody::streaming(Received { pieces, share: None }), feed(sender, begun, body, give_up))
+    (ResponseBody::streaming(Received { pieces, share: None, ended: false }), feed(sender, begun, body, give_up))
 }
 
-async fn feed<R>(sender: mpsc::Sender<(Piece, Option<Share>)>, begun: Begun, body: R, give_up: Instant)
+async fn feed<R>(sender: mpsc::Sender<Sent>, begun: Begun, body: R, give_up: Instant)
 where
     R: Body<Data = Bytes> + Send + 'static,
     R::Error: Into<BodyError>,
@@ -62,7 +82,7 @@ where
     let Begun { pieces, share } = begun;
     for bytes in pieces {
         // An error means that the client is gone; reading goes on.
-        let _ = sender.send((Ok(Frame::data(bytes)), share.clone())).await;
+        let _ = sender.send(Sent::Piece(Ok(Frame::data(bytes)), share.clone())).await;
     }
     drop(share);
     loop {
@@ -70,20 +90,59 @@ where
             piece = body.frame() => piece,
             () = gone_until(&sender, give_up) => return,
         };
-        let Some(piece) = piece else { return };
+        let Some(piece) = piece else {
+            let _ = sender.send(Sent::End).await;
+            return;
+        };
         let cut = piece.is_err();
         // Trailers aren't part of a recorded answer, so the first one has none either.
         if piece.as_ref().is_ok_and(Frame::is_trailers) {
             continue;
         }
-        let _ = sender.send((piece, None)).await;
+        let _ = sender.send(Sent::Piece(piece, None)).await;
         if cut {
             return;
         }
     }
 }
 
-async fn gone_until(sender: &mpsc::Sender<(Piece, Option<Share>)>, give_up: Instant) {
+async fn gone_until(sender: &mpsc::Sender<Sent>, give_up: Instant) {
     sender.closed().await;
     sleep_until(give_up).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use http_body_util::{Full, StreamBody};
+
+    use super::*;
+
+    fn later() -> Instant {
+        Instant::now() + std::time::Duration::from_mins(1)
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_is_read_to_its_end_ends() {
+        let (mut body, rest) = stream(Begun::default(), Full::new(Bytes::from_static(b"all")), later());
+        let (frame, ()) = tokio::join!(body.frame(), rest);
+        assert_eq!(frame.unwrap().unwrap().into_data().unwrap(), "all");
+        assert!(body.frame().await.is_none());
+    }
+
+    /// As when the drain time is over: the client must not take what it has for the whole.
+    #[tokio::test]
+    async fn an_answer_that_is_read_no_further_is_cut_and_does_not_end() {
+        let endless = StreamBody::new(futures_util::stream::pending::<Result<Frame<Bytes>, Infallible>>());
+        let begun = Begun { pieces: vec![Bytes::from_static(b"some")], share: None };
+        let (mut body, rest) = stream(begun, endless, later());
+        let frame = tokio::select! {
+            frame = body.frame() => frame,
+            () = rest => unreachable!("its upstream goes on"),
+        };
+        assert_eq!(frame.unwrap().unwrap().into_data().unwrap(), "some");
+        assert!(body.frame().await.unwrap().is_err());
+        assert!(body.frame().await.is_none());
+    }
 }

@@ -21,7 +21,9 @@ pub(super) fn receive(
 ) -> Result<Response<UpstreamBody>, UpstreamError> {
     let switched = response.status() == StatusCode::SWITCHING_PROTOCOLS;
     let protocol = response.headers_mut().remove(UPGRADE).filter(|_| switched);
-    let exclusive = reframe(response.headers_mut()).map_err(UpstreamError::broken)?;
+    let mut exclusive = reframe(response.headers_mut()).map_err(UpstreamError::broken)?;
+    // A 204 that announces a body may send one after all, and the next answer on its connection would be those bytes.
+    exclusive |= response.status() == StatusCode::NO_CONTENT && announces_body(response.headers());
     let version = response.version();
     fields::end_hop(response.headers_mut(), &shared.protected);
     fields::add_via(response.headers_mut(), version);
@@ -35,6 +37,10 @@ pub(super) fn receive(
     let reusable = version == Version::HTTP_11 && !exclusive;
     let lease = reusable.then(|| Lease { sender, pool: Arc::clone(&shared.pool) });
     Ok(response.map(|incoming| UpstreamBody::new(incoming, lease)))
+}
+
+fn announces_body(headers: &HeaderMap) -> bool {
+    headers.contains_key(TRANSFER_ENCODING) || headers.get(CONTENT_LENGTH).is_some_and(|length| length != "0")
 }
 
 /// Judges the framing, and leaves at most one plain `Content-Length`. True if the connection must not be used again: with

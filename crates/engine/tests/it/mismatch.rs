@@ -114,3 +114,18 @@ async fn retries_that_only_the_records_recipe_knows_as_one_are_no_mismatch_when_
     assert_eq!(said(vec![other]).await, ["mismatch"]);
     assert_eq!(upstream.runs(), 2);
 }
+
+/// A leader that turns out to be another request must not carry the record's own request into its mismatch.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn the_own_request_is_never_refused_for_another_one_beside_it() {
+    let (world, upstream) = (World::new(), Upstream::new());
+    let settings = Settings { cache_for: std::time::Duration::ZERO, ..Settings::default() };
+    let engine = world.node_with(settings).await;
+    assert_eq!(say(&engine.run(upstream.call("k")).await), "first 1");
+    for _ in 0..2_000 {
+        let others = [spawn(&engine, upstream.other_call("k")), spawn(&engine, upstream.other_call("k"))];
+        let own = [spawn(&engine, upstream.call("k")), spawn(&engine, upstream.call("k"))];
+        assert_eq!(said(own.into()).await, ["replay run 1", "replay run 1"]);
+        assert_eq!(said(others.into()).await, ["mismatch", "mismatch"]);
+    }
+}

@@ -150,3 +150,20 @@ async fn one_place_is_enough_for_many_keys_and_for_a_hand_over() {
     assert_eq!(said(others).await, ["first 2", "first 3", "first 4"]);
     assert_eq!(said(vec![waiter]).await, ["first 5"]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_a_record_answers_needs_no_place_among_the_executing() {
+    let (world, upstream) = (World::new(), Upstream::new());
+    let engine = world.node_with(Settings { max_inflight: 1, ..settings() }).await;
+    engine.run(upstream.call("done")).await;
+    let gate = upstream.held(Run::Answer(Verdict::Completed));
+    let running = spawn(&engine, upstream.call("a"));
+    gate.reached().await;
+    let (replay, mismatch) = (spawn(&engine, upstream.call("done")), spawn(&engine, upstream.other_call("done")));
+    settle().await;
+    assert!(replay.is_finished() && mismatch.is_finished(), "at once, though the only place is taken");
+    assert_eq!(said(vec![replay]).await, ["replay run 1"]);
+    assert_eq!(said(vec![mismatch]).await, ["mismatch"]);
+    gate.open();
+    assert_eq!(said(vec![running]).await, ["first 2"]);
+}

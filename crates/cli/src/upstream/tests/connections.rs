@@ -151,6 +151,20 @@ async fn an_answer_without_a_body_frees_its_connection_at_once() {
     assert_eq!(connections.load(Ordering::Relaxed), 1);
 }
 
+/// What it announced may follow, and would be read as the answer to someone else's request.
+#[tokio::test]
+async fn a_connection_whose_204_announced_a_body_is_not_used_again() {
+    for framing in ["Content-Length: 2", "Transfer-Encoding: chunked"] {
+        let answer: &'static str = format!("HTTP/1.1 204 No Content\r\n{framing}\r\n\r\n").leak();
+        let (address, connections) = counted(move |peer| answer_all(peer, answer)).await;
+        let subject = Subject::at(address);
+        for _ in 0..3 {
+            drop(subject.post().await.unwrap());
+        }
+        assert_eq!(connections.load(Ordering::Relaxed), 3, "{framing}");
+    }
+}
+
 #[tokio::test]
 async fn a_connection_idle_for_too_long_is_not_used_again() {
     let (address, connections) = counted(|peer| answer_all(peer, OK)).await;
