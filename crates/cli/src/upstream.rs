@@ -10,6 +10,7 @@ mod body;
 mod connect;
 mod outgoing;
 mod pool;
+mod secure;
 #[cfg(test)]
 mod tests;
 mod tunnel;

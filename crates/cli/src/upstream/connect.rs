@@ -12,13 +12,18 @@ use tokio::time::{Instant, timeout_at};
 use tokio_util::task::TaskTracker;
 
 use super::pool::Sender;
+use super::secure::{Offer, Security};
 
-/// Most that one connection buffers each way, and the longest head of an answer, in bytes.
-const BUFFER: usize = 16 * 1024;
+/// Most that one connection buffers each way, and the longest head of an answer, in bytes. A longer one leaves the outcome
+/// unknown (E7).
+const BUFFER: usize = 64 * 1024;
+/// The most field lines of an answer's head.
+const FIELD_LINES: usize = 256;
 
 pub(super) struct Connector {
     host: String,
     port: u16,
+    security: Security,
     http: Builder,
     tasks: TaskTracker,
 }
@@ -26,10 +31,11 @@ pub(super) struct Connector {
 impl Connector {
     pub(super) fn new(authority: &Authority) -> Self {
         let mut http = Builder::new();
-        http.max_buf_size(BUFFER);
+        http.max_buf_size(BUFFER).max_headers(FIELD_LINES);
         Self {
             host: authority.host().trim_start_matches('[').trim_end_matches(']').to_owned(),
             port: authority.port_u16().unwrap_or(80),
+            security: Security,
             http,
             tasks: TaskTracker::new(),
         }
@@ -37,9 +43,13 @@ impl Connector {
 
     /// A connection ready for its first request. The name is resolved anew each time (E12).
     pub(super) async fn connect(&self, within: Duration) -> Result<Sender, NotExecuted> {
-        let stream = self.reach(Instant::now() + within).await?;
+        let deadline = Instant::now() + within;
+        let stream = self.reach(deadline).await?;
         // Without it a small request may wait for the acknowledgement of the one before.
         let _ = stream.set_nodelay(true);
+        let secured = timeout_at(deadline, self.security.secure(stream, &self.host, Offer::One)).await;
+        let (stream, _spoken) =
+            secured.map_err(|_| NotExecuted::because("the upstream gave no handshake in time"))??;
         let (sender, connection) = self
             .http
             .handshake(TokioIo::new(stream))
