@@ -6,9 +6,11 @@ mod build;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use http::HeaderName;
 use oncekey_core::{Namespace, PromiseClass};
-use oncekey_tower::Route;
+use oncekey_tower::{Guard, Route};
 
+use crate::scopes::ScopeFrom;
 use crate::settings::{SecretRef, StoreUrl, Upstream};
 
 /// What `oncekey` runs on.
@@ -102,11 +104,26 @@ pub(crate) struct Drain {
     pub(crate) limit: Duration,
 }
 
-/// A route, and the least that it wants promised.
+/// A route, and what it needs at start: readers of its scope, and the least that it wants promised.
 #[derive(Clone, Debug)]
 pub(crate) struct GuardedRoute {
-    /// What is guarded, and how.
+    /// What is guarded, and how; its guard has no scope yet.
     pub(crate) route: Route,
+    /// Where its scope is read from.
+    pub(crate) scope: Vec<ScopeFrom>,
     /// Refuse to start on less (G2).
     pub(crate) require: Option<PromiseClass>,
+}
+
+impl GuardedRoute {
+    /// The route as the layer takes it.
+    pub(crate) fn readable(&self) -> Route {
+        let scope = self.scope.iter().map(ScopeFrom::reader).collect();
+        Route { guard: Guard { scope, ..self.route.guard.clone() }, ..self.route.clone() }
+    }
+
+    /// The request fields that decide which record a request names (H2).
+    pub(crate) fn naming_fields(&self) -> Vec<HeaderName> {
+        self.scope.iter().filter_map(ScopeFrom::field).chain([self.route.guard.key_header.clone()]).collect()
+    }
 }

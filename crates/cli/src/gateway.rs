@@ -7,9 +7,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{HeaderName, Response};
+use http::Response;
 use oncekey_admin::{Access, AdminOptions, AdminToken, Node, Readiness, install_metrics, publish_build, router};
-use oncekey_core::ScopeSource;
 use oncekey_engine::{Engine, Settings, fault};
 use oncekey_store::{Clock, Store, SystemClock};
 use oncekey_tower::{Budget, IdempotencyLayer, ResponseBody, Routes};
@@ -20,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower::Layer;
 
-use crate::config::Config;
+use crate::config::{Config, GuardedRoute};
 use crate::drain::Drain;
 use crate::exit::Failure;
 use crate::fields::Protected;
@@ -137,7 +136,7 @@ fn settings(config: &Config) -> Settings {
 }
 
 fn layer(engine: &Engine<Response<ResponseBody>>, config: &Config) -> Result<IdempotencyLayer, Failure> {
-    let routes = config.routes.iter().map(|guarded| guarded.route.clone()).collect();
+    let routes = config.routes.iter().map(GuardedRoute::readable).collect();
     let routes = Routes::new(routes).map_err(Failure::usage)?;
     // What is left of the bound when the replay cache and the outcomes that wait to be recorded have their parts.
     let budget = Budget::new(config.limits.buffered / CACHE_PART * (CACHE_PART - 2));
@@ -148,19 +147,10 @@ fn upstream(config: &Config, clock: Arc<dyn Clock>, drain: &Drain) -> Upstream {
     let options = UpstreamOptions {
         idle: config.upstream.idle,
         connect_timeout: config.upstream.connect_timeout,
-        protected: Protected::new(config.routes.iter().flat_map(|guarded| named_fields(&guarded.route.guard))),
+        protected: Protected::new(config.routes.iter().flat_map(GuardedRoute::naming_fields)),
         ..UpstreamOptions::at(config.upstream.url.authority.clone())
     };
     Upstream::new(options, clock, drain.clone())
-}
-
-/// The fields that decide which record a request names (H2).
-fn named_fields(guard: &oncekey_tower::Guard) -> Vec<HeaderName> {
-    let scopes = guard.scope.iter().filter_map(|source| match source {
-        ScopeSource::Header(name) => Some(name.clone()),
-        ScopeSource::Authorization | ScopeSource::Static(_) => None,
-    });
-    scopes.chain([guard.key_header.clone()]).collect()
 }
 
 fn access(token: Option<Secret>, admin: &TcpListener) -> Result<Access, Failure> {

@@ -14,6 +14,7 @@ mod logging;
 mod opening;
 mod operator;
 mod output;
+mod scopes;
 #[cfg(test)]
 mod scripted;
 mod settings;

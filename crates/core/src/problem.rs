@@ -7,7 +7,7 @@ use http::{HeaderName, StatusCode};
 
 use crate::field_name::Spelled;
 use crate::json_text::write_string;
-use crate::{KeyError, RecordId, ScopeError, ScopeSource};
+use crate::{KeyError, RecordId, ScopeError};
 
 pub use code::{Code, Retry};
 
@@ -52,8 +52,8 @@ impl Problem {
     }
 
     /// `scope-missing`, naming what was looked for and the setting (S2).
-    pub fn scope_missing(sources: &[ScopeSource]) -> Self {
-        let sources: Vec<_> = sources.iter().map(ScopeSource::to_string).collect();
+    pub fn scope_missing<'a>(sources: impl IntoIterator<Item = &'a str>) -> Self {
+        let sources: Vec<_> = sources.into_iter().collect();
         let detail = format!(
             "Say whose request this is: looked for {}, as the setting `scope` says, and found no value.",
             sources.join(", then ")
@@ -62,7 +62,7 @@ impl Problem {
     }
 
     /// `scope-invalid`, saying what to change and where.
-    pub fn scope_invalid(source: &ScopeSource, error: ScopeError) -> Self {
+    pub fn scope_invalid(source: &str, error: ScopeError) -> Self {
         Self::because(Code::ScopeInvalid, format!("Send a valid scope in {source}: {error}."))
     }
 

@@ -9,7 +9,8 @@ use sha2::{Digest, Sha256};
 
 use crate::field_name::Spelled;
 
-/// Where a scope value is read from (S1).
+/// Where a scope value is read from (S1), as far as the request alone says it. What is verified first (`jwt:CLAIM`, by
+/// keys; `client-cert`, by a TLS handshake) belongs to whoever verifies it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum ScopeSource {
     /// `header:NAME`: the value of a request header, believed as sent (S4).
@@ -23,11 +24,8 @@ pub enum ScopeSource {
 /// A scope source that can't be used as written.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ScopeSourceError {
-    /// Part of the protocol, but not built yet.
-    #[error("`{0}` is not in this version; sources are header:NAME, authorization, static:VALUE")]
-    NotInThisVersion(String),
     /// Not a source at all.
-    #[error("`{0}` is no scope source; sources are header:NAME, authorization, static:VALUE")]
+    #[error("`{0}` is no scope source")]
     Unknown(String),
     /// `header:` without a header name, or `static:` without a usable value.
     #[error("`{0}` needs a valid name or value after the colon")]
@@ -41,7 +39,6 @@ impl FromStr for ScopeSource {
         let incomplete = || ScopeSourceError::Incomplete(text.to_owned());
         match text.split_once(':') {
             None if text == "authorization" => Ok(Self::Authorization),
-            None if text == "client-cert" => Err(ScopeSourceError::NotInThisVersion(text.to_owned())),
             Some(("header", name)) => {
                 HeaderName::from_bytes(name.as_bytes()).map(Self::Header).map_err(|_| incomplete())
             }
@@ -49,7 +46,6 @@ impl FromStr for ScopeSource {
                 Ok(_) => Ok(Self::Static(value.into())),
                 Err(_) => Err(incomplete()),
             },
-            Some(("cookie" | "jwt", _)) => Err(ScopeSourceError::NotInThisVersion(text.to_owned())),
             _ => Err(ScopeSourceError::Unknown(text.to_owned())),
         }
     }
@@ -103,11 +99,11 @@ impl Scope {
         Ok(Self { source: source.into(), value: value.into() })
     }
 
-    /// The scope of a credential: the hex SHA-256 of the whole `Authorization` value (S1, S4).
-    pub fn of_credential(authorization: &[u8]) -> Self {
-        let digest = Sha256::digest(authorization);
-        let value = digest.iter().fold(String::new(), |hex, byte| hex + &format!("{byte:02x}"));
-        Self { source: "authorization".into(), value: value.into() }
+    /// The value that stands for a credential, so that the credential itself is in no record: its SHA-256, in hex
+    /// (S1, S4).
+    pub fn digest(credential: &[u8]) -> String {
+        let digest = Sha256::digest(credential);
+        digest.iter().fold(String::new(), |hex, byte| hex + &format!("{byte:02x}"))
     }
 
     /// The name of the source, as [`ScopeSource`] displays it.

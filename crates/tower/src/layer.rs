@@ -94,7 +94,10 @@ where
             return pass(inner, request);
         };
         let route = shared.routes.get(number);
-        match look(request.headers(), &route.guard, &shared.namespace) {
+        let (head, body) = request.into_parts();
+        let looked = look(&head, &route.guard, &shared.namespace);
+        let request = Request::from_parts(head, body);
+        match looked {
             Looked::NoKey => {
                 shared.counts[number].request(Counted::NoKey);
                 pass(inner, request)

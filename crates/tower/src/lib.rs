@@ -25,6 +25,7 @@ mod keyed;
 mod layer;
 mod request;
 mod route;
+mod scope;
 mod stream;
 
 pub use answer::problem_response;
@@ -32,3 +33,4 @@ pub use body::{BodyError, RequestBody, ResponseBody};
 pub use budget::Budget;
 pub use layer::{Idempotency, IdempotencyLayer};
 pub use route::{Guard, Route, RouteError, Routes};
+pub use scope::{InvalidScope, ScopeReader};

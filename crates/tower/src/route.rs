@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use http::{HeaderName, Method};
 use oncekey_core::policy::Policy;
-use oncekey_core::{KeyFormat, Recipe, ScopeSource};
+use oncekey_core::{KeyFormat, Recipe, Scope, ScopeSource};
+
+use crate::scope::ScopeReader;
 
 /// A guarded set of requests.
 #[derive(Clone, Debug)]
@@ -28,8 +30,8 @@ pub struct Guard {
     pub key_header: HeaderName,
     /// Which keys are taken (K5).
     pub key_format: KeyFormat,
-    /// The first source that yields a value wins (S1).
-    pub scope: Vec<ScopeSource>,
+    /// The first reader that yields a value wins (S1).
+    pub scope: Vec<ScopeReader>,
     /// How fingerprints are made (F1).
     pub recipe: Recipe,
     /// Largest request body, in bytes.
@@ -43,7 +45,7 @@ impl Default for Guard {
             key_required: false,
             key_header: HeaderName::from_static("idempotency-key"),
             key_format: KeyFormat::Any,
-            scope: vec![ScopeSource::Header(HeaderName::from_static("x-account-id"))],
+            scope: vec![ScopeSource::Header(HeaderName::from_static("x-account-id")).into()],
             recipe: Recipe::default(),
             max_request: 1024 * 1024,
         }
@@ -59,6 +61,9 @@ pub enum RouteError {
     /// The path is no valid pattern.
     #[error("`{0}` is no path pattern: {1}")]
     Pattern(String, String),
+    /// The name of a scope's source stands in records.
+    #[error("`{0}` can't name a scope's source: it takes 1 to 255 characters, and no control characters")]
+    ScopeSource(String),
     /// Two routes guard the same method on the same path.
     #[error("{0} {1} is guarded by two routes")]
     Overlap(Method, String),
@@ -87,6 +92,11 @@ impl Routes {
     pub fn new(routes: Vec<Route>) -> Result<Self, RouteError> {
         let mut index = Self::default();
         for route in routes {
+            for reader in &route.guard.scope {
+                // A source's name is kept as its values are.
+                Scope::new("source", reader.source())
+                    .map_err(|_| RouteError::ScopeSource(reader.source().to_owned()))?;
+            }
             for method in &route.methods {
                 index.add(method, route.path.as_deref())?;
             }

@@ -95,7 +95,7 @@ fn guarded(values: &Values<'_>) -> GuardedRoute {
         max_waiters: narrowed(values.count("max_waiters")),
     };
     let route = Route { methods: values.methods("methods"), path, guard: guard(values), policy: Arc::new(policy) };
-    GuardedRoute { route, require: require(values) }
+    GuardedRoute { route, scope: values.scope("scope"), require: require(values) }
 }
 
 fn guard(values: &Values<'_>) -> Guard {
@@ -107,7 +107,7 @@ fn guard(values: &Values<'_>) -> Guard {
             "uuid4" => KeyFormat::Uuid4,
             _ => KeyFormat::Any,
         },
-        scope: values.scope("scope"),
+        scope: Vec::new(),
         recipe: Recipe::new(&values.headers("fingerprint.headers")).expect("the kind asks Recipe about each header"),
         max_request: values.count("max_request"),
     }

@@ -13,6 +13,7 @@ use super::stated::{Layer, Stated};
 use super::table::{Level, find};
 use super::values::Values;
 use crate::config::Config;
+use crate::scopes::ScopeFrom;
 
 /// What is wrong, and what is doubtful.
 #[derive(Debug, Default)]
@@ -133,17 +134,18 @@ impl Check<'_> {
 
     fn scope(&mut self, values: &Values<'_>) {
         let scope = values.scope("scope");
-        let from_header = scope.iter().any(|source| matches!(source, ScopeSource::Header(_)));
+        let from_header = scope.iter().any(|source| matches!(source, ScopeFrom::Request(ScopeSource::Header(_))));
         if from_header && !self.config.listen.ip().is_loopback() {
             let text = "a header is believed as sent, and `listen` isn't loopback: whatever stands in front must set \
                         or strip it (S4)";
             self.warn(values, "scope", text);
         }
-        if scope.contains(&ScopeSource::Authorization) {
+        if scope.contains(&ScopeFrom::Request(ScopeSource::Authorization)) {
             let text = "`authorization` changes with the token: a retry with a new token is a new operation (S4)";
             self.warn(values, "scope", text);
         }
-        if scope.contains(&ScopeSource::Header(values.header("key_header"))) {
+        let key_header = values.header("key_header");
+        if scope.iter().any(|source| source.field().as_ref() == Some(&key_header)) {
             self.refuse(values, "scope", "the header of the key can't be the scope as well");
         }
     }

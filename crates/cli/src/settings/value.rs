@@ -4,10 +4,11 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use http::{HeaderName, Method};
+use oncekey_core::Namespace;
 use oncekey_core::policy::StatusSet;
-use oncekey_core::{Namespace, ScopeSource};
 
 use super::address::{SecretRef, StoreUrl, Upstream};
+use crate::scopes::ScopeFrom;
 
 /// A value, by what it is for the program.
 #[derive(Clone, Debug, PartialEq)]
@@ -37,7 +38,7 @@ pub(crate) enum Value {
     /// Names of headers.
     Headers(Vec<HeaderName>),
     /// Sources of the scope, in order.
-    Scope(Vec<ScopeSource>),
+    Scope(Vec<ScopeFrom>),
     /// Status codes.
     Statuses(StatusSet),
     /// Methods.

@@ -4,13 +4,14 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use http::{HeaderName, Method};
+use oncekey_core::Namespace;
 use oncekey_core::policy::StatusSet;
-use oncekey_core::{Namespace, ScopeSource};
 
 use super::address::{SecretRef, StoreUrl, Upstream};
 use super::place::Place;
 use super::stated::{Assigned, Layer};
 use super::value::Value;
+use crate::scopes::ScopeFrom;
 
 /// A view on layers, the first one first.
 pub(crate) struct Values<'a>(Vec<&'a Layer>);
@@ -71,7 +72,7 @@ getters! {
     store: Store -> StoreUrl;
     header: Header -> HeaderName;
     headers: Headers -> Vec<HeaderName>;
-    scope: Scope -> Vec<ScopeSource>;
+    scope: Scope -> Vec<ScopeFrom>;
     statuses: Statuses -> StatusSet;
     methods: Methods -> Vec<Method>;
 }

@@ -2,7 +2,7 @@
 
 use http::{HeaderName, StatusCode};
 use oncekey_core::problem::{Code, Problem, TYPE_BASE};
-use oncekey_core::{KeyError, RecordId, ScopeError, ScopeSource};
+use oncekey_core::{KeyError, RecordId, ScopeError};
 use serde_json::{Value, json};
 
 fn body(problem: &Problem) -> Value {
@@ -86,14 +86,13 @@ fn a_request_in_progress_is_a_202_without_the_form_of_a_problem_unless_the_route
 
 #[test]
 fn details_name_what_was_looked_for_and_what_to_change() {
-    let sources = ["header:x-account-id", "authorization"].map(|source| source.parse::<ScopeSource>().unwrap());
-    let detail = Problem::scope_missing(&sources).detail;
+    let detail = Problem::scope_missing(["header:X-Account-Id", "authorization"]).detail;
     assert!(detail.contains("header:X-Account-Id, then authorization") && detail.contains("`scope`"), "{detail}");
     let detail = Problem::key_missing(&HeaderName::from_static("idempotency-key")).detail;
     assert!(detail.contains("Idempotency-Key"), "{detail}");
     let detail = Problem::key_invalid(KeyError::TooLong).detail;
     assert!(detail.contains("longer than 255 characters"), "{detail}");
-    let detail = Problem::scope_invalid(&sources[0], ScopeError::TooLong).detail;
+    let detail = Problem::scope_invalid("header:X-Account-Id", ScopeError::TooLong).detail;
     assert!(detail.contains("X-Account-Id") && detail.contains("longer than 255 characters"), "{detail}");
     assert!(Problem::body_too_large(1_048_576).detail.contains("1048576"));
     assert!(Problem::new(Code::OutcomeUnknown).detail.contains("do not repeat it under a new key"));

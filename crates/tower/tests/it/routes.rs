@@ -1,7 +1,7 @@
 //! Which requests a route guards, and which routes are refused (K7).
 
 use http::{Method, Request};
-use oncekey_tower::{RouteError, Routes};
+use oncekey_tower::{RouteError, Routes, ScopeReader};
 
 use crate::bodies::full;
 use crate::harness::*;
@@ -80,6 +80,15 @@ fn routes_that_can_not_work_are_refused() {
     for (first, second) in [("/a/{x}", "/a/{y}"), ("/a/{*rest}", "/a/{x}")] {
         let both = vec![route(&[Method::POST], Some(first)), route(&[Method::POST], Some(second))];
         assert_eq!(refused(both), RouteError::Ambiguous(Method::POST, first.to_owned(), second.to_owned()));
+    }
+}
+
+#[test]
+fn a_source_that_no_record_can_name_is_refused() {
+    for name in ["", "a\nb", &"x".repeat(256)] {
+        let mut nameless = route(&[Method::POST], None);
+        nameless.guard.scope = vec![ScopeReader::new(name, |_| Ok(None))];
+        assert_eq!(Routes::new(vec![nameless]).unwrap_err(), RouteError::ScopeSource(name.to_owned()));
     }
 }
 

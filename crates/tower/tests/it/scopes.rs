@@ -2,13 +2,18 @@
 
 use http::Request;
 use oncekey_core::ScopeSource;
+use oncekey_store::{Filter, Store};
+use oncekey_tower::{InvalidScope, ScopeReader};
 
 use crate::bodies::{TestBody, full};
 use crate::harness::*;
 
 fn scoped(sources: &[&str]) -> Setup {
-    let sources: Vec<ScopeSource> = sources.iter().map(|source| source.parse().unwrap()).collect();
-    Setup::guarded(|guard| guard.scope = sources)
+    read_by(sources.iter().map(|source| ScopeReader::from(source.parse::<ScopeSource>().unwrap())))
+}
+
+fn read_by(readers: impl IntoIterator<Item = ScopeReader>) -> Setup {
+    Setup::guarded(|guard| guard.scope = readers.into_iter().collect())
 }
 
 fn with(fields: &[(&str, &str)]) -> Request<TestBody> {
@@ -110,4 +115,56 @@ async fn namespaces_on_one_store_never_meet() {
     assert_ne!(lines(&first, "Oncekey-Operation-Id"), lines(&other, "Oncekey-Operation-Id"));
     assert!(replayed(&same.send(order("k")).await), "the same namespace on another node");
     assert_eq!(same.runs(), 0);
+}
+
+/// What a layer in front found out about a request.
+#[derive(Clone)]
+struct Session(Result<Option<String>, InvalidScope>);
+
+impl Session {
+    fn of(value: &str) -> Self {
+        Self(Ok(Some(value.to_owned())))
+    }
+
+    fn reader() -> ScopeReader {
+        ScopeReader::new("session", |head| match head.extensions.get::<Self>() {
+            Some(session) => session.0.clone(),
+            None => Ok(None),
+        })
+    }
+
+    fn request(&self) -> Request<TestBody> {
+        let mut request = with(&[("X-Tenant", "t")]);
+        request.extensions_mut().insert(self.clone());
+        request
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_closure_reads_the_scope_from_what_stands_in_front() {
+    let world = read_by([Session::reader()]).start(Upstream::counting()).await;
+    assert!(!replayed(&world.send(Session::of("a").request()).await));
+    assert!(!replayed(&world.send(Session::of("b").request()).await));
+    assert!(replayed(&world.send(Session::of("a").request()).await));
+    let record = world.store.list(&Filter::default(), None, 10).await.unwrap().records.remove(0).record;
+    assert_eq!(record.identity.scope.source(), "session");
+    let answer = world.send(with(&[])).await;
+    assert_eq!(problem(&answer), Some("scope-missing"));
+    assert!(String::from_utf8_lossy(answer.body()).contains("looked for session,"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_closure_that_yields_nothing_is_passed_over_and_one_that_refuses_is_not() {
+    let tenant = ScopeReader::from("header:X-Tenant".parse::<ScopeSource>().unwrap());
+    let world = read_by([Session::reader(), tenant]).start(Upstream::counting()).await;
+    assert!(!replayed(&world.send(with(&[("X-Tenant", "t")])).await));
+    assert!(replayed(&world.send(Session::of("").request()).await));
+    assert!(replayed(&world.send(Session(Ok(None)).request()).await));
+    let refused = world.send(Session(Err(InvalidScope::because("Sign in again."))).request()).await;
+    assert_eq!((refused.status().as_u16(), problem(&refused)), (400, Some("scope-invalid")));
+    assert!(String::from_utf8_lossy(refused.body()).contains("\"detail\":\"Sign in again.\""));
+    for value in ["x".repeat(256).as_str(), "a\nb"] {
+        assert_eq!(problem(&world.send(Session::of(value).request()).await), Some("scope-invalid"));
+    }
+    assert_eq!(world.runs(), 1);
 }

@@ -6,6 +6,7 @@ use oncekey_core::{Recipe, ScopeSource};
 
 use super::Wrong;
 use super::scalars::{text, wrong_type};
+use crate::scopes::ScopeFrom;
 use crate::settings::suggestion::suggest;
 use crate::settings::written::Written;
 
@@ -66,16 +67,16 @@ pub(super) fn fingerprint_header(text: &str) -> Result<HeaderName, String> {
     }
 }
 
-pub(super) fn scope_source(text: &str) -> Result<ScopeSource, String> {
-    let source: ScopeSource = text.parse().map_err(|error: oncekey_core::ScopeSourceError| error.to_string())?;
+pub(super) fn scope_source(text: &str) -> Result<ScopeFrom, String> {
+    let source: ScopeFrom = text.parse()?;
     match &source {
-        ScopeSource::Header(name) if *name == http::header::AUTHORIZATION => {
+        ScopeFrom::Request(ScopeSource::Header(name)) if name == http::header::AUTHORIZATION => {
             Err(format!("`{text}` would write credentials into records; the source is `authorization`"))
         }
-        ScopeSource::Header(name) if RESERVED_HEADERS.contains(&name.as_str()) => {
+        ScopeFrom::Request(ScopeSource::Header(name)) if RESERVED_HEADERS.contains(&name.as_str()) => {
             Err(format!("`{text}` can't carry a scope; that field has a meaning of its own"))
         }
-        _ => Ok(source),
+        ScopeFrom::Request(_) => Ok(source),
     }
 }
 

@@ -114,7 +114,7 @@ fn a_doubt_about_the_defaults_is_told_once_for_all_routes() {
 #[test]
 fn the_built_in_configuration_is_the_protocols() {
     let config = of_file("").expect("right").config;
-    let route = &config.routes[0].route;
+    let route = config.routes[0].readable();
     assert_eq!(config.routes.len(), 1);
     assert_eq!(format!("{:?}", route.policy), format!("{:?}", Policy::default()));
     assert_eq!(format!("{:?}", route.guard), format!("{:?}", Guard::default()));

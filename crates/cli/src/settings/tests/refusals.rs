@@ -139,11 +139,11 @@ const REFUSALS: &[(&str, &str)] = &[
     ),
     (
         "[[route]]\nscope = [\n  \"header:X-A\",\n  \"cookie:sid\",\n]",
-        "oncekey.toml:4:3: route.scope: `cookie:sid` is not in this version; sources are header:NAME, authorization, static:VALUE; allowed: a list of header:NAME, authorization, static:VALUE",
+        "oncekey.toml:4:3: route.scope: `cookie:sid` is not in this version; allowed: a list of header:NAME, authorization, static:VALUE",
     ),
     (
         "[[route]]\nscope = [\"heder:X-A\"]",
-        "oncekey.toml:2:10: route.scope: `heder:X-A` is no scope source; sources are header:NAME, authorization, static:VALUE; allowed: a list of header:NAME, authorization, static:VALUE",
+        "oncekey.toml:2:10: route.scope: `heder:X-A` is no scope source; allowed: a list of header:NAME, authorization, static:VALUE",
     ),
     (
         "[[route]]\nscope = [\"header:Authorization\"]",

@@ -1,0 +1,57 @@
+//! The sources of scopes that a configuration can name (S1), and the readers that the layer gets for them. A source that
+//! needs more than the request, keys or a handshake, is one that only the gateway can read.
+
+use std::fmt;
+use std::str::FromStr;
+
+use http::HeaderName;
+use oncekey_core::ScopeSource;
+use oncekey_tower::ScopeReader;
+
+/// A source as it is configured.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum ScopeFrom {
+    /// What the request itself says.
+    Request(ScopeSource),
+}
+
+impl FromStr for ScopeFrom {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.split_once(':') {
+            None if text == "client-cert" => Err(format!("`{text}` is not in this version")),
+            Some(("cookie" | "jwt", _)) => Err(format!("`{text}` is not in this version")),
+            _ => match text.parse() {
+                Ok(source) => Ok(Self::Request(source)),
+                Err(error) => Err(format!("{error}")),
+            },
+        }
+    }
+}
+
+impl fmt::Display for ScopeFrom {
+    /// The source's name, as it stands in a record's identity.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Request(source) => source.fmt(f),
+        }
+    }
+}
+
+impl ScopeFrom {
+    /// The request field that it is read from, if it is read from one: nobody may name that away (H2).
+    pub(crate) fn field(&self) -> Option<HeaderName> {
+        match self {
+            Self::Request(ScopeSource::Header(name)) => Some(name.clone()),
+            Self::Request(ScopeSource::Authorization | ScopeSource::Static(_)) => None,
+        }
+    }
+
+    /// Its reader.
+    pub(crate) fn reader(&self) -> ScopeReader {
+        match self {
+            Self::Request(source) => source.clone().into(),
+        }
+    }
+}
