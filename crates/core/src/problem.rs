@@ -1,7 +1,8 @@
 //! The problems a client may see (rules P): what they say, and the JSON that says it. What belongs to each code is in
-//! `code`; which situation is which problem is decided by the caller, header fields are the HTTP layer's.
+//! `code`, how a route gives them in `style`; which situation is which problem is decided by the caller, header fields are the HTTP layer's.
 
 mod code;
+mod style;
 
 use http::{HeaderName, StatusCode};
 
@@ -10,17 +11,13 @@ use crate::json_text::write_string;
 use crate::{KeyError, RecordId, ScopeError};
 
 pub use code::{Code, Retry};
-
-/// What stands before the code in a problem's `type`, unless `problem_type_base` replaces it.
-pub const TYPE_BASE: &str = "urn:oncekey:problem:";
+pub use style::{Profile, Style, TYPE_BASE};
 
 /// A problem as a client sees it. It holds no body, no credential and no key (P2).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     /// What went wrong.
     pub code: Code,
-    /// [`Code::status`], unless the route sets another.
-    pub status: StatusCode,
     /// One plain sentence that tells the client what to do.
     pub detail: String,
     /// The record it concerns, if there is one (P3).
@@ -37,7 +34,7 @@ impl Problem {
 
     /// A problem with a detail of its own.
     pub fn because(code: Code, detail: impl Into<String>) -> Self {
-        Self { code, status: code.status(), detail: detail.into(), operation_id: None, original_status: None }
+        Self { code, detail: detail.into(), operation_id: None, original_status: None }
     }
 
     /// `key-missing`, naming the field that was looked for (K6).
@@ -71,11 +68,6 @@ impl Problem {
         Self::because(Code::BodyTooLarge, format!("Send at most {max_request} bytes of body, under a new key."))
     }
 
-    /// `in-progress` under the route's `in_progress_status` (W2).
-    pub fn in_progress(status: StatusCode) -> Self {
-        Self { status, ..Self::new(Code::InProgress) }
-    }
-
     /// `response-not-stored`, with the status of the response that was not kept (R5).
     pub fn response_not_stored(original_status: StatusCode) -> Self {
         Self { original_status: Some(original_status), ..Self::new(Code::ResponseNotStored) }
@@ -88,20 +80,20 @@ impl Problem {
     }
 
     /// The media type of [`Problem::body`].
-    pub fn media_type(&self) -> &'static str {
-        if self.is_acceptance() { "application/json" } else { "application/problem+json" }
+    pub fn media_type(&self, style: &Style) -> &'static str {
+        if style.is_acceptance(self.code) { "application/json" } else { "application/problem+json" }
     }
 
-    /// The body: RFC 9457 JSON whose `type` is `type_base` and the code, or the plain answer of W2.
-    pub fn body(&self, type_base: &str) -> Vec<u8> {
+    /// The body: RFC 9457 JSON whose `type` is the style's base and the code, or the plain answer of W2.
+    pub fn body(&self, style: &Style) -> Vec<u8> {
         let mut json = JsonObject::new();
-        if self.is_acceptance() {
+        if style.is_acceptance(self.code) {
             json.text("detail", "Processing");
             json.text("status", "processing");
         } else {
-            json.text("type", &format!("{type_base}{}", self.code.as_str()));
+            json.text("type", &format!("{}{}", style.type_base, self.code.as_str()));
             json.text("title", self.code.title());
-            json.number("status", self.status.as_u16());
+            json.number("status", style.status(self.code).as_u16());
             json.text("detail", &self.detail);
             json.text("code", self.code.as_str());
             json.text("retry", self.code.retry().as_str());
@@ -113,11 +105,6 @@ impl Problem {
             json.number("original_status", status.as_u16());
         }
         json.finish()
-    }
-
-    /// Whether this is the 202 of W2, which is no problem to a client but an answer to wait on.
-    fn is_acceptance(&self) -> bool {
-        self.code == Code::InProgress && self.status == StatusCode::ACCEPTED
     }
 }
 

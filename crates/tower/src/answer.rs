@@ -1,11 +1,8 @@
-//! Turning what the engine said into HTTP (W2, R1, R2, K8, P1, P3).
+//! Turning what the engine said into HTTP (R1, R2, K8, P3). What oncekey says itself is made in `own_answers`.
 
-use std::time::Duration;
-
-use bytes::Bytes;
-use http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER, TRAILER};
+use http::header::{CONTENT_LENGTH, TRAILER};
 use http::{HeaderMap, HeaderName, HeaderValue, Response, Version, response};
-use oncekey_core::problem::{Code, Problem, TYPE_BASE};
+use oncekey_core::problem::{Code, Problem};
 use oncekey_core::response::{RecordedBody, retain};
 use oncekey_core::{RecordId, RecordedResponse};
 
@@ -13,7 +10,6 @@ use crate::body::ResponseBody;
 use crate::budget::{NoRoom, Pool};
 use crate::keyed::SentKey;
 
-const PROBLEM: HeaderName = HeaderName::from_static("oncekey-problem");
 const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
 pub(crate) const OPERATION_ID: HeaderName = HeaderName::from_static("oncekey-operation-id");
 
@@ -64,38 +60,4 @@ pub(crate) fn replay(
     sign(answer.headers_mut(), sent, id);
     answer.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
     Ok(answer)
-}
-
-/// A problem about a keyed request; it names the record if there is one.
-pub(crate) fn problem(problem: &Problem, sent: Option<&SentKey>, retry_after: Duration) -> Response<ResponseBody> {
-    let mut answer = problem_response(problem, Some(retry_after));
-    if let Some(sent) = sent {
-        answer.headers_mut().insert(sent.header.clone(), sent.value.clone());
-    }
-    answer
-}
-
-/// A problem as a response (P, P1). `Retry-After` is added where a repetition of the same request makes sense in a while.
-pub fn problem_response(problem: &Problem, retry_after: Option<Duration>) -> Response<ResponseBody> {
-    let mut answer = Response::new(ResponseBody::whole(Bytes::from(problem.body(TYPE_BASE))));
-    *answer.status_mut() = problem.status;
-    let headers = answer.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static(problem.media_type()));
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    headers.insert(PROBLEM, HeaderValue::from_static(problem.code.as_str()));
-    if let Some(id) = problem.operation_id {
-        headers.insert(OPERATION_ID, ascii(id));
-    }
-    let temporary = [Code::InProgress, Code::UpstreamUnreachable, Code::StoreUnavailable, Code::Overloaded];
-    let temporary = temporary.contains(&problem.code);
-    if let Some(retry_after) = retry_after.filter(|_| temporary) {
-        headers.insert(RETRY_AFTER, seconds(retry_after));
-    }
-    answer
-}
-
-/// Whole seconds, rounded up: `Retry-After` knows no fractions, and 0 would invite a storm.
-fn seconds(duration: Duration) -> HeaderValue {
-    let rounded_up = duration.as_secs() + u64::from(duration.subsec_nanos() > 0);
-    HeaderValue::from(rounded_up.max(1))
 }

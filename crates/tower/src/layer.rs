@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use http::header::RETRY_AFTER;
-use http::{Request, Response, StatusCode};
+use http::{Request, Response};
 use http_body::Body;
 use oncekey_core::policy::Verdict;
 use oncekey_core::problem::{Code, Problem};
@@ -23,6 +23,7 @@ use crate::counts::{Counted, RouteCounts};
 use crate::execute::Inner;
 use crate::intake;
 use crate::keyed::{Looked, SentKey, look};
+use crate::own_answers::problem_response;
 use crate::request::KeyedRequest;
 use crate::route::{Route, Routes};
 
@@ -244,7 +245,7 @@ impl Guarded {
                     Err(problem) => (outcome, problem),
                 }
             }
-            Ended::InProgress => (Counted::InProgress, Problem::in_progress(StatusCode::ACCEPTED)),
+            Ended::InProgress => (Counted::InProgress, Problem::new(Code::InProgress)),
             Ended::Mismatch => (Counted::Mismatch, Problem::new(Code::KeyReused)),
             Ended::Unknown => (Counted::Unknown, Problem::new(Code::OutcomeUnknown)),
             Ended::NotExecuted => (Counted::Failed, Problem::new(Code::UpstreamUnreachable)),
@@ -267,7 +268,7 @@ impl Guarded {
         if response.body == RecordedBody::NotStored
             && recording.verdict(response.status, has_retry_after) != Verdict::Completed
         {
-            return Err(Problem::in_progress(StatusCode::ACCEPTED));
+            return Err(Problem::new(Code::InProgress));
         }
         answer::replay(response, self.shared.budget.responses(), sent, id)
     }
@@ -280,7 +281,12 @@ impl Guarded {
 
     fn problem(&self, problem: &Problem, sent: Option<&SentKey>) -> Response<ResponseBody> {
         self.counts().problem(problem.code);
-        answer::problem(problem, sent, self.route().policy.timing.retry_after)
+        let Route { own_answers, policy, .. } = self.route();
+        let mut answer = problem_response(problem, own_answers, Some(policy.timing.retry_after));
+        if let Some(sent) = sent {
+            answer.headers_mut().insert(sent.header.clone(), sent.value.clone());
+        }
+        answer
     }
 }
 

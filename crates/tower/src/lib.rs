@@ -23,14 +23,15 @@ mod gathered;
 mod intake;
 mod keyed;
 mod layer;
+mod own_answers;
 mod request;
 mod route;
 mod scope;
 mod stream;
 
-pub use answer::problem_response;
 pub use body::{BodyError, RequestBody, ResponseBody};
 pub use budget::Budget;
 pub use layer::{Idempotency, IdempotencyLayer};
+pub use own_answers::{OwnAnswers, problem_response};
 pub use route::{Guard, Route, RouteError, Routes};
 pub use scope::{InvalidScope, ScopeReader};

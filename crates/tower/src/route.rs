@@ -8,6 +8,8 @@ use oncekey_core::{KeyFormat, Recipe, Scope, ScopeSource};
 
 use crate::scope::ScopeReader;
 
+use crate::own_answers::OwnAnswers;
+
 /// A guarded set of requests.
 #[derive(Clone, Debug)]
 pub struct Route {
@@ -19,6 +21,8 @@ pub struct Route {
     pub guard: Guard,
     /// What happens to the operation.
     pub policy: Arc<Policy>,
+    /// How oncekey's own answers look.
+    pub own_answers: OwnAnswers,
 }
 
 /// How a request of a route becomes an operation: where its key and scope are, what counts as the same request.

@@ -3,6 +3,8 @@
 
 use http::StatusCode;
 
+use super::style::Profile;
+
 /// What went wrong, as clients, metrics and logs name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Code {
@@ -97,14 +99,22 @@ impl Code {
         }
     }
 
-    /// The HTTP status; the only place where it is chosen. That of `in-progress` may be set per route (W2).
-    pub const fn status(self) -> StatusCode {
+    /// The HTTP status in a profile; the only place where it is chosen. That of `in-progress` may be set per route (W2).
+    pub const fn status(self, profile: Profile) -> StatusCode {
         match self {
             Self::KeyMissing | Self::KeyInvalid | Self::ScopeMissing | Self::ScopeInvalid | Self::RequestInvalid => {
                 StatusCode::BAD_REQUEST
             }
-            Self::KeyReused | Self::ResponseNotStored => StatusCode::CONFLICT,
-            Self::InProgress => StatusCode::ACCEPTED,
+            Self::KeyReused => match profile {
+                Profile::Default => StatusCode::CONFLICT,
+                Profile::Ietf => StatusCode::UNPROCESSABLE_ENTITY,
+                Profile::Stripe => StatusCode::BAD_REQUEST,
+            },
+            Self::InProgress => match profile {
+                Profile::Default => StatusCode::ACCEPTED,
+                Profile::Ietf | Profile::Stripe => StatusCode::CONFLICT,
+            },
+            Self::ResponseNotStored => StatusCode::CONFLICT,
             Self::BodyTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::UpstreamUnreachable => StatusCode::BAD_GATEWAY,
             Self::OutcomeUnknown => StatusCode::GATEWAY_TIMEOUT,

@@ -17,7 +17,7 @@ use oncekey_engine::{Engine, Settings};
 use oncekey_store::{ManualClock, MemoryStore, Store};
 use oncekey_store_test::{FaultyStore, START};
 use oncekey_tower::{
-    BodyError, Budget, Guard, Idempotency, IdempotencyLayer, RequestBody, ResponseBody, Route, Routes,
+    BodyError, Budget, Guard, Idempotency, IdempotencyLayer, OwnAnswers, RequestBody, ResponseBody, Route, Routes,
 };
 use parking_lot::Mutex;
 use tokio::task::JoinHandle;
@@ -155,7 +155,13 @@ pub(crate) fn governed(path: &str, change: impl FnOnce(&mut Policy)) -> Route {
     let mut policy = Policy { route: path.to_owned(), ..Policy::default() };
     change(&mut policy);
     let methods = vec![Method::POST, Method::PUT, Method::PATCH, Method::DELETE];
-    Route { methods, path: Some(path.to_owned()), guard: Guard::default(), policy: Arc::new(policy) }
+    Route {
+        methods,
+        path: Some(path.to_owned()),
+        guard: Guard::default(),
+        policy: Arc::new(policy),
+        own_answers: OwnAnswers::default(),
+    }
 }
 
 pub(crate) fn orders() -> Route {

@@ -9,6 +9,7 @@ mod counting;
 mod harness;
 mod keys;
 mod outcomes;
+mod own_answers;
 mod privacy;
 mod problems;
 mod readiness;
