@@ -96,8 +96,8 @@ pub(crate) struct ServeArguments {
     /// Where health, metrics and the admin API listen
     #[arg(long, value_name = "ADDR")]
     admin: Option<String>,
-    /// Which problems clients see; `default` is the only one in this version
-    #[arg(long, value_name = "NAME", hide = true)]
+    /// Whose statuses problems have: default, ietf or stripe
+    #[arg(long, value_name = "NAME")]
     profile: Option<String>,
 }
 
@@ -183,13 +183,14 @@ mod tests {
     #[test]
     fn every_flag_of_serve_sets_a_setting() {
         let line = "oncekey serve --listen 127.0.0.1:1 --upstream http://h:2 --store memory: --admin 127.0.0.1:3 \
-                    --profile default";
+                    --profile stripe";
         let Command::Serve(serve) = read(line).expect("usage").command else { panic!("not serve") };
         let config = load(&serve.sources(Environment::default())).expect("right").config;
         assert_eq!(config.listen.to_string(), "127.0.0.1:1");
         assert_eq!(config.upstream.url.to_string(), "http://h:2");
         assert_eq!(config.store.url.to_string(), "memory:");
         assert_eq!(config.admin.listen.to_string(), "127.0.0.1:3");
+        assert_eq!(config.own_answers.style.profile, oncekey_core::problem::Profile::Stripe);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use http::HeaderName;
 use oncekey_core::{Namespace, PromiseClass};
-use oncekey_tower::{Guard, Route};
+use oncekey_tower::{Guard, OwnAnswers, Route};
 
 use crate::scopes::ScopeFrom;
 use crate::settings::{SecretRef, StoreUrl, Upstream};
@@ -30,6 +30,10 @@ pub(crate) struct Config {
     pub(crate) limits: Limits,
     /// What happens after SIGTERM (D4).
     pub(crate) drain: Drain,
+    /// How the gateway's own answers look where no route is known.
+    pub(crate) own_answers: OwnAnswers,
+    /// What `Retry-After` says in them.
+    pub(crate) retry_after: Duration,
     /// The guarded routes; at least one.
     pub(crate) routes: Vec<GuardedRoute>,
 }

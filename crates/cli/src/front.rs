@@ -8,6 +8,7 @@
 mod admission;
 mod answer;
 mod body;
+mod current;
 pub(crate) mod descriptors;
 mod line;
 mod refusal;
@@ -29,7 +30,9 @@ use tokio::net::{TcpListener, TcpStream};
 use tower::Service;
 
 pub(crate) use self::body::ClientBody;
+pub(crate) use self::current::{Current, Serving};
 use self::line::Line;
+pub(crate) use self::refusal::Refusals;
 use self::socket::Socket;
 use crate::drain::Drain;
 
@@ -67,11 +70,11 @@ impl ClientAddress {
     }
 }
 
-/// Serves the connections of `listener` until `drain` ends them. Returns at once; the tasks run under `drain`.
+/// Serves the connections of `listener` by what is current, until `drain` ends them. Returns at once; the tasks run under `drain`.
 ///
 /// The service gets each request in origin form with a valid `Host`, its version as received, its client's address in the
 /// extensions, and a streaming body. An error of the service becomes a problem (E6, E7); a panic closes the connection.
-pub(crate) fn serve<S>(listener: TcpListener, service: S, options: &FrontOptions, drain: &Drain)
+pub(crate) fn serve<S>(listener: TcpListener, current: Current<S>, options: &FrontOptions, drain: &Drain)
 where
     S: Service<Request<ClientBody>, Response = Response<ResponseBody>> + Clone + Send + Sync + 'static,
     S::Future: Send,
@@ -83,10 +86,10 @@ where
         .max_buf_size(BUFFER)
         // A client may end its side once the request is sent; it still gets the answer (E3).
         .half_close(!fault::broken("tie_to_client"));
-    drain.spawn(accept(listener, http, service, drain.clone()));
+    drain.spawn(accept(listener, http, current, drain.clone()));
 }
 
-async fn accept<S>(listener: TcpListener, http: Builder, service: S, drain: Drain)
+async fn accept<S>(listener: TcpListener, http: Builder, current: Current<S>, drain: Drain)
 where
     S: Service<Request<ClientBody>, Response = Response<ResponseBody>> + Clone + Send + Sync + 'static,
     S::Future: Send,
@@ -99,7 +102,7 @@ where
             () = stopping.cancelled() => return,
         };
         match accepted {
-            Ok((stream, peer)) => drain.spawn(connection(stream, peer, http.clone(), (service.clone(), drain.clone()))),
+            Ok((stream, peer)) => drain.spawn(connection(stream, peer, http.clone(), (current.clone(), drain.clone()))),
             Err(error) if is_of_one_connection(&error) => {}
             Err(error) => {
                 tracing::warn!(%error, "no connection can be accepted for now");
@@ -115,7 +118,7 @@ fn is_of_one_connection(error: &std::io::Error) -> bool {
     matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
 }
 
-async fn connection<S>(stream: TcpStream, peer: SocketAddr, http: Builder, (service, drain): (S, Drain))
+async fn connection<S>(stream: TcpStream, peer: SocketAddr, http: Builder, (current, drain): (Current<S>, Drain))
 where
     S: Service<Request<ClientBody>, Response = Response<ResponseBody>> + Clone + Send + Sync + 'static,
     S::Future: Send,
@@ -128,7 +131,7 @@ where
     let socket = TokioIo::new(Socket::new(stream, Arc::clone(&line)));
     let shared = Arc::clone(&line);
     let answer =
-        service_fn(move |request| answer::answer(request, service.clone(), client.clone(), Arc::clone(&shared)));
+        service_fn(move |request| answer::answer(request, current.clone(), client.clone(), Arc::clone(&shared)));
     let mut http = Box::pin(http.serve_connection(socket, answer).with_upgrades());
     let stopping = drain.stopping();
     // Its errors are the client's: a head that can't be read, a connection that broke. hyper has answered what it could.

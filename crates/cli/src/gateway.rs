@@ -23,7 +23,7 @@ use crate::config::{Config, GuardedRoute};
 use crate::drain::Drain;
 use crate::exit::Failure;
 use crate::fields::Protected;
-use crate::front::{self, FrontOptions, descriptors};
+use crate::front::{self, Current, FrontOptions, Refusals, Serving, descriptors};
 use crate::opening;
 use crate::settings::Secret;
 use crate::upstream::{Upstream, UpstreamOptions};
@@ -92,7 +92,9 @@ pub(crate) async fn run(config: Config, token: Option<Secret>, listeners: Listen
     let drain = Drain::new();
     let service = layer(&engine, &config)?.layer(upstream(&config, clock, &drain));
     announce(&config, &listeners.front, &*store);
-    front::serve(listeners.front, service, &FrontOptions::default(), &drain);
+    let refusals = Refusals { own_answers: config.own_answers.clone(), retry_after: config.retry_after };
+    let current = Current::new(Serving { service, refusals });
+    front::serve(listeners.front, current, &FrontOptions::default(), &drain);
     readiness.send_replace(Readiness::Ready);
 
     signals.asked_to_end().await;

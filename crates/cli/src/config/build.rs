@@ -4,9 +4,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use http::StatusCode;
 use oncekey_core::policy::{Policy, Recording, Timing};
+use oncekey_core::problem::{Profile, Style};
 use oncekey_core::{KeyFormat, PromiseClass, Recipe};
-use oncekey_tower::{Guard, Route, Routes};
+use oncekey_tower::{Guard, OwnAnswers, Route, Routes};
 
 use super::{AdminConfig, Config, Drain, GuardedRoute, Limits, StoreConfig, SweepConfig, UpstreamConfig};
 use crate::settings::{Layer, Remark, Stated, StatedRoute, Value, Values, built_in_route};
@@ -15,7 +17,7 @@ impl Config {
     /// The configuration that was stated, or what is wrong with its routes.
     pub(crate) fn build(stated: &Stated) -> Result<Self, Remark> {
         let top = Values::new([&stated.top]);
-        let defaults = Values::new([&stated.defaults]);
+        let defaults = Values::new([&stated.defaults, &stated.top]);
         Ok(Self {
             listen: top.address("listen"),
             upstream: UpstreamConfig {
@@ -32,6 +34,8 @@ impl Config {
                 waiters: narrowed(top.count("max_waiters_all")),
             },
             drain: Drain { delay: top.duration("drain_delay"), limit: top.duration("drain") },
+            own_answers: own_answers(&defaults),
+            retry_after: defaults.duration("retry_after"),
             routes: routes(stated)?,
         })
     }
@@ -58,7 +62,7 @@ fn narrowed<T: TryFrom<u64>>(count: u64) -> T {
 /// The routes, checked against each other. Without any, there is one that guards every path.
 fn routes(stated: &Stated) -> Result<Vec<GuardedRoute>, Remark> {
     let bare = built_in_route();
-    let route = |own: &Layer| guarded(&Values::new([own, &stated.defaults, &bare]));
+    let route = |own: &Layer| guarded(&Values::new([own, &stated.defaults, &stated.top, &bare]));
     if stated.routes.is_empty() {
         return Ok(vec![route(&BTreeMap::new())]);
     }
@@ -94,8 +98,26 @@ fn guarded(values: &Values<'_>) -> GuardedRoute {
         recording: recording(values),
         max_waiters: narrowed(values.count("max_waiters")),
     };
-    let route = Route { methods: values.methods("methods"), path, guard: guard(values), policy: Arc::new(policy) };
+    let route = Route {
+        methods: values.methods("methods"),
+        path,
+        guard: guard(values),
+        policy: Arc::new(policy),
+        own_answers: own_answers(values),
+    };
     GuardedRoute { route, scope: values.scope("scope"), require: require(values) }
+}
+
+fn own_answers(values: &Values<'_>) -> OwnAnswers {
+    let profile = Profile::named(values.word("profile")).expect("the table lists the names of the profiles");
+    let in_progress = values.optional("in_progress_status").map(|value| match value {
+        Value::Count(status) => StatusCode::from_u16(narrowed(*status)).expect("the table lists statuses"),
+        other => unreachable!("the table makes `in_progress_status` a number, not {other:?}"),
+    });
+    let style = Style::of(profile);
+    let in_progress = in_progress.unwrap_or(style.in_progress);
+    let style = Style { in_progress, type_base: values.text("problem_type_base"), ..style };
+    OwnAnswers { style, fields: values.fields("answer_headers") }
 }
 
 fn guard(values: &Values<'_>) -> Guard {

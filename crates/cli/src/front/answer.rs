@@ -16,7 +16,8 @@ use oncekey_tower::{BodyError, ResponseBody};
 use tower::{Service, ServiceExt};
 
 use super::line::{Line, Unread};
-use super::{ClientAddress, ClientBody, admission, refusal};
+use super::refusal::Refusals;
+use super::{ClientAddress, ClientBody, Current, admission};
 
 /// Most of an unread body that is read on for the connection's sake, in bytes; past it closing is cheaper.
 const DRAINED: u64 = 64 * 1024;
@@ -26,18 +27,19 @@ const DRAIN_TIME: Duration = Duration::from_secs(1);
 
 pub(super) async fn answer<S>(
     mut request: Request<Incoming>,
-    service: S,
+    current: Current<S>,
     client: ClientAddress,
     line: Arc<Line>,
 ) -> Result<Response<ResponseBody>, Infallible>
 where
-    S: Service<Request<ClientBody>, Response = Response<ResponseBody>>,
+    S: Service<Request<ClientBody>, Response = Response<ResponseBody>> + Clone,
     S::Error: Into<BodyError>,
 {
+    let serving = current.get();
     let version = request.version();
     if let Err(wrong) = admission::admit(&mut request) {
         line.linger();
-        return Ok(finish(refusal::request_invalid(wrong), version, true));
+        return Ok(finish(serving.refusals.request_invalid(wrong), version, true));
     }
     let awaits_continue = request.headers().contains_key(EXPECT);
     let safe = [Method::GET, Method::HEAD, Method::OPTIONS, Method::TRACE].contains(request.method());
@@ -47,9 +49,9 @@ where
     let upgrade = request.extensions().get::<OnUpgrade>().cloned();
     request.extensions_mut().insert(client);
 
-    let served = service.oneshot(request).await;
+    let served = serving.service.clone().oneshot(request).await;
     let broken = has_body && line.body_is_broken();
-    let response = served.unwrap_or_else(|error| problem(&*error.into(), broken, safe));
+    let response = served.unwrap_or_else(|error| problem(&serving.refusals, &*error.into(), broken, safe));
     if response.status() == StatusCode::SWITCHING_PROTOCOLS {
         line.become_tunnel();
         return Ok(response);
@@ -102,14 +104,19 @@ async fn settled(unread: Option<Unread>, awaits_continue: bool) -> bool {
 }
 
 /// What an error of the service becomes. Only traffic that is not keyed comes here: the layer answers for keyed requests.
-fn problem(error: &(dyn Error + 'static), body_broken: bool, safe: bool) -> Response<ResponseBody> {
+fn problem(
+    refusals: &Refusals,
+    error: &(dyn Error + 'static),
+    body_broken: bool,
+    safe: bool,
+) -> Response<ResponseBody> {
     if body_broken {
-        return refusal::request_invalid("the body broke off or broke its framing");
+        return refusals.request_invalid("the body broke off or broke its framing");
     }
     let proven = NotExecuted::find(error).is_some();
     let causes: Vec<String> = causes(error).map(ToString::to_string).collect();
     tracing::debug!(error = causes.join(": "), proven, "no answer from the upstream");
-    if proven || safe { refusal::upstream_unreachable() } else { refusal::outcome_unknown() }
+    if proven || safe { refusals.upstream_unreachable() } else { refusals.outcome_unknown() }
 }
 
 /// An error, its cause, the cause of that, and so on.

@@ -20,7 +20,7 @@ use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tower::{Service, ServiceExt};
 
-use super::{ClientBody, FrontOptions, serve};
+use super::{ClientBody, Current, FrontOptions, Refusals, Serving, serve};
 use crate::drain::Drain;
 use crate::scripted::{Message, Peer, upstream, within};
 use crate::upstream::{Upstream, UpstreamOptions};
@@ -49,7 +49,8 @@ impl Gateway {
     {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        serve(listener, service, &options, &drain);
+        let current = Current::new(Serving { service, refusals: Refusals::default() });
+        serve(listener, current, &options, &drain);
         Self { address, drain }
     }
 

@@ -145,6 +145,13 @@ impl Check<'_> {
             self.warn(values, "scope", text);
         }
         let key_header = values.header("key_header");
+        if values.fields("answer_headers").contains_key(&key_header) {
+            self.refuse(
+                values,
+                "answer_headers",
+                "holds the header of the key, which each answer carries as it was sent (K8)",
+            );
+        }
         if scope.iter().any(|source| source.field().as_ref() == Some(&key_header)) {
             self.refuse(values, "scope", "the header of the key can't be the scope as well");
         }

@@ -101,8 +101,8 @@ impl<'a> File<'a> {
     }
 
     fn document(&mut self, table: &DeTable<'a>, stated: &mut Stated) {
-        let top = Section { levels: &[Level::Top], prefix: "", title: "" };
-        let defaults = Section { levels: &[Level::Route], prefix: "", title: "defaults." };
+        let top = Section { levels: &[Level::Top, Level::Everywhere], prefix: "", title: "" };
+        let defaults = Section { levels: &[Level::Route, Level::Everywhere], prefix: "", title: "defaults." };
         for (key, value) in table {
             match (key.get_ref().as_ref(), value.get_ref()) {
                 ("defaults", DeValue::Table(inner)) => self.table(defaults, inner, &mut stated.defaults),
@@ -115,7 +115,8 @@ impl<'a> File<'a> {
     }
 
     fn routes(&mut self, routes: &DeArray<'a>) -> Vec<StatedRoute> {
-        let section = Section { levels: &[Level::OneRoute, Level::Route], prefix: "", title: "route." };
+        let section =
+            Section { levels: &[Level::OneRoute, Level::Route, Level::Everywhere], prefix: "", title: "route." };
         let mut read = Vec::new();
         for (index, route) in routes.iter().enumerate() {
             let Some(table) = route.get_ref().as_table() else {
@@ -197,6 +198,7 @@ fn elsewhere(name: &str) -> Option<String> {
     Some(match setting.level {
         Level::Top => format!(" here; `{name}` belongs at the top of the file, before any [section]"),
         Level::Route => format!(" here; `{name}` belongs in [defaults] or a [[route]]"),
+        Level::Everywhere => format!(" here; `{name}` belongs at the top of the file, in [defaults] or in a [[route]]"),
         Level::OneRoute => format!(" here; `{name}` belongs in a [[route]]"),
     })
 }

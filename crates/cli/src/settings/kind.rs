@@ -1,10 +1,12 @@
 //! The kinds of values that settings take: how each is read, and what it allows.
 
+mod fields;
 mod lists;
 mod scalars;
 
 use oncekey_core::Namespace;
 
+use fields::{answer_headers, type_base};
 use lists::{fingerprint_header, header, items, method, scope_source, some, statuses};
 use scalars::{
     address, duration, key_header, number, one_of, parsed, path, size, text, whole_seconds, within, word, wrong_type,
@@ -30,8 +32,6 @@ pub(crate) enum Kind {
     Flag,
     /// One of these words.
     Word(&'static [&'static str]),
-    /// Any text.
-    Text,
     /// See [`Namespace`].
     Namespace,
     /// The pattern of a route's path.
@@ -48,6 +48,10 @@ pub(crate) enum Kind {
     KeyHeader,
     /// Header names.
     Headers,
+    /// Header fields of oncekey's own answers.
+    AnswerHeaders,
+    /// What a problem's `type` begins with.
+    TypeBase,
     /// Header names that may go into a fingerprint.
     FingerprintHeaders,
     /// Scope sources, at least one.
@@ -86,7 +90,7 @@ impl Kind {
             Self::Number(numbers) => join(numbers),
             Self::Flag => "true, false".to_owned(),
             Self::Word(words) => words.join(", "),
-            Self::Text | Self::Any => "a text".to_owned(),
+            Self::Any => "a text".to_owned(),
             Self::Namespace => "1 to 64 characters out of A-Z a-z 0-9 . _ -".to_owned(),
             Self::Path => "a path from `/` on; {name} takes one segment, {*rest} the tail".to_owned(),
             Self::Address => "IP:PORT, like 127.0.0.1:8080 or [::1]:8080".to_owned(),
@@ -95,6 +99,11 @@ impl Kind {
             Self::Secret => "env:NAME, file:PATH".to_owned(),
             Self::KeyHeader => "a header name that doesn't frame the message or carry a credential".to_owned(),
             Self::Headers => "a list of header names".to_owned(),
+            Self::AnswerHeaders => {
+                "a table of header names and values, or a list of \"NAME: VALUE\"; none that oncekey sets itself"
+                    .to_owned()
+            }
+            Self::TypeBase => "a URI or a path, to which the code is added".to_owned(),
             Self::FingerprintHeaders => "a list of header names, without Authorization".to_owned(),
             Self::Scope => "a list of header:NAME, authorization, static:VALUE".to_owned(),
             Self::Statuses => "a list of status codes from 200 to 599 and classes \"2xx\" to \"5xx\"".to_owned(),
@@ -109,6 +118,7 @@ impl Kind {
             Self::Headers | Self::FingerprintHeaders | Self::Scope | Self::Statuses | Self::Methods => {
                 Written::list(text)
             }
+            Self::AnswerHeaders => Written::table_or_lines(text),
             _ => Written::Text(text.to_owned()),
         }
     }
@@ -126,7 +136,6 @@ impl Kind {
                 other => Err(wrong_type(other, "true or false")),
             },
             Self::Word(words) => word(written, words),
-            Self::Text => Ok(Value::Text(text(written)?.to_owned())),
             Self::Any => Ok(Value::Text(written.to_string())),
             Self::Namespace => parsed::<Namespace, _>(written).map(Value::Namespace),
             Self::Path => path(text(written)?).map(Value::Text),
@@ -136,6 +145,8 @@ impl Kind {
             Self::Secret => parsed(written).map(Value::Secret),
             Self::KeyHeader => key_header(text(written)?).map(Value::Header),
             Self::Headers => items(written, header).map(Value::Headers),
+            Self::AnswerHeaders => answer_headers(written).map(Value::Fields),
+            Self::TypeBase => type_base(text(written)?).map(Value::Text),
             Self::FingerprintHeaders => items(written, fingerprint_header).map(Value::Headers),
             Self::Scope => some(items(written, scope_source)?).map(Value::Scope),
             Self::Statuses => statuses(written).map(Value::Statuses),

@@ -10,12 +10,21 @@ pub(crate) fn show(stated: &Stated) -> String {
     let mut shown = String::new();
     let sections = ["", "admin", "sweep"];
     for section in sections {
-        let of_section = |setting: &&Setting| setting.level == Level::Top && section_of(setting) == section;
+        let of_section = |setting: &&Setting| {
+            matches!(setting.level, Level::Top | Level::Everywhere) && section_of(setting) == section
+        };
         head(&mut shown, section);
         lines(&mut shown, &stated.top, SETTINGS.iter().filter(of_section));
     }
     head(&mut shown, "defaults");
-    lines(&mut shown, &stated.defaults, SETTINGS.iter().filter(|setting| setting.level == Level::Route));
+    lines(
+        &mut shown,
+        &stated.defaults,
+        SETTINGS.iter().filter(|setting| {
+            setting.level == Level::Route
+                || (setting.level == Level::Everywhere && stated.defaults.contains_key(setting.name))
+        }),
+    );
     for route in &stated.routes {
         let _ = writeln!(shown, "\n[[route]]  # {}", route.place.origin());
         let own = SETTINGS.iter().filter(|setting| route.own.contains_key(setting.name));
@@ -49,7 +58,7 @@ fn lines<'a>(shown: &mut String, layer: &Layer, settings: impl Iterator<Item = &
 fn line(setting: &Setting, assigned: Option<&Assigned>) -> Option<(String, String)> {
     let name = match setting.level {
         Level::Top => setting.name.rsplit('.').next().unwrap_or(setting.name),
-        Level::Route | Level::OneRoute => setting.name,
+        Level::Route | Level::Everywhere | Level::OneRoute => setting.name,
     };
     match assigned {
         Some(assigned) => Some((format!("{name} = {}", assigned.written), assigned.place.origin())),

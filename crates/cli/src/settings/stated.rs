@@ -45,14 +45,15 @@ pub(crate) struct StatedRoute {
 impl Stated {
     /// The built-in values.
     pub(crate) fn built_in() -> Self {
-        let layer = |level| {
+        let layer = |level| -> Layer {
             let of_level = SETTINGS.iter().filter(|setting| setting.level == level);
             of_level.filter_map(|setting| Some((setting.name, built_in(setting)?))).collect()
         };
-        Self { top: layer(Level::Top), defaults: layer(Level::Route), routes: Vec::new() }
+        let top = layer(Level::Top).into_iter().chain(layer(Level::Everywhere)).collect();
+        Self { top, defaults: layer(Level::Route), routes: Vec::new() }
     }
 
-    /// The layer that a source outside the file writes into.
+    /// The layer that a source outside the file writes into: over all that the file says for every route.
     pub(crate) fn layer(&mut self, setting: &Setting) -> &mut Layer {
         if setting.level == Level::Top { &mut self.top } else { &mut self.defaults }
     }

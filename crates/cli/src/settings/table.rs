@@ -11,6 +11,8 @@ pub(crate) enum Level {
     Top,
     /// In `[defaults]` and in each `[[route]]`.
     Route,
+    /// At the top of the file, in `[defaults]` and in each `[[route]]`; what stands closer to a route wins.
+    Everywhere,
     /// In a `[[route]]` only.
     OneRoute,
 }
@@ -77,7 +79,7 @@ const fn later_but(name: &'static str, level: Level, kind: Kind, stated: &'stati
 }
 
 use Kind::{Count, Duration, Flag, Seconds, Size, Word};
-use Level::{OneRoute, Route, Top};
+use Level::{Everywhere, OneRoute, Route, Top};
 
 /// All settings, in the order in which they are shown.
 #[rustfmt::skip]
@@ -85,6 +87,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
     top("listen", Kind::Address, "127.0.0.1:8080", "Where the gateway listens."),
     top("upstream", Kind::Upstream, "http://127.0.0.1:3000", "The API behind it."),
     top("store", Kind::Store, "sqlite:oncekey.db", "What keeps the records. A relative path is relative to the working directory."),
+    top("profile", Word(&["default", "ietf", "stripe"]), "default", "Whose statuses problems have: see [problems](problems/README.md)."),
     top("namespace", Kind::Namespace, "default", "Part of every record's identity (S5): services that share a store need one each."),
     top("lease", Duration("1s", "1h"), "30s", "How long a silent node counts as alive (E4)."),
     top("upstream_idle", Duration("0s", "1h"), "1s", "A keyed request takes a pooled connection only if that was idle for less (E12)."),
@@ -104,6 +107,8 @@ pub(crate) const SETTINGS: &[Setting] = &[
     top("sweep.every", Duration("100ms", "1d"), "1m", "How often expired records are deleted (D5)."),
     top("sweep.batch", Count(1, 100_000), "1000", "How many records one step deletes at most (D5)."),
 
+    Setting { default: Some("urn:oncekey:problem:"), ..setting("problem_type_base", Everywhere, Kind::TypeBase, "What stands before the code in a problem's `type` (P).") },
+
     setting("path", OneRoute, Kind::Path, "Which paths. Absent: every path that no other route takes."),
     Setting { default: Some("POST,PUT,PATCH,DELETE"), ..setting("methods", OneRoute, Kind::Methods, "Which methods (K7).") },
     route("key", Word(&["optional", "required"]), "optional", "Whether a request without a key passes or is `key-missing` (K6)."),
@@ -116,6 +121,8 @@ pub(crate) const SETTINGS: &[Setting] = &[
     route("retry_after", Seconds("0s", "1d"), "2s", "What `Retry-After` says (W2)."),
     route("retry_status", Kind::Statuses, "401,403,408,425,429", "Answers after which a retry runs again (E8)."),
     route("unknown_status", Kind::Statuses, "502,504", "Answers that leave the outcome unknown (E7)."),
+    setting("in_progress_status", Route, Kind::Number(&[202, 409, 423, 425]), "The status of an answer to a request that still runs; unset, 202 in profile `default` and 409 in `ietf` and `stripe` (W2)."),
+    route("answer_headers", Kind::AnswerHeaders, "", "Fixed fields of oncekey's own answers, for CORS above all (P4)."),
     setting("require", Route, Word(&["best_effort", "at_most_once_until_failover", "at_most_once", "exactly_once"]), "Refuse to start on a store that promises less (G2)."),
     route("max_request", Size("0B", "4GiB"), "1MiB", "Largest body of a keyed request (`body-too-large`)."),
     route("max_response", Size("0B", "4GiB"), "1MiB", "Largest body that is recorded (R5)."),
@@ -130,13 +137,11 @@ pub(crate) const SETTINGS: &[Setting] = &[
     route("fingerprint.headers", Kind::FingerprintHeaders, "", "Request fields that are part of what makes two requests the same (F1)."),
 
     later("fast", Top),
-    later_but("profile", Top, Word(&["default", "ietf", "stripe"]), "\"default\""),
     later("async_workers", Top),
     later("operations_path", Top),
     later_but("max_records_per_scope", Top, Count(0, u64::MAX), "0"),
     later("fast_mode", Top),
     later("wait_replicas", Top),
-    later_but("problem_type_base", Top, Kind::Text, "\"urn:oncekey:problem:\""),
     later("declare", Top),
     later("jwt.jwks", Top),
     later("jwt.issuer", Top),
@@ -150,9 +155,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
     later("probe_headers", Route),
     later("probe_settle", Route),
     later_but("on_store_error", Route, Word(&["closed", "open"]), "\"closed\""),
-    later_but("in_progress_status", Route, Kind::Number(&[202, 409, 423, 425]), "202"),
     later_but("trust_outcome", Route, Flag, "false"),
-    later("answer_headers", Route),
     later_but("forward_key_as", Route, Kind::Headers, "[]"),
     later_but("async", Route, Word(&["never", "allowed", "always"]), "\"never\""),
     later("max_attempts", Route),

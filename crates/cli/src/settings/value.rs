@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use http::{HeaderName, Method};
+use http::{HeaderMap, HeaderName, Method};
 use oncekey_core::Namespace;
 use oncekey_core::policy::StatusSet;
 
@@ -37,6 +37,8 @@ pub(crate) enum Value {
     Header(HeaderName),
     /// Names of headers.
     Headers(Vec<HeaderName>),
+    /// Header fields.
+    Fields(HeaderMap),
     /// Sources of the scope, in order.
     Scope(Vec<ScopeFrom>),
     /// Status codes.

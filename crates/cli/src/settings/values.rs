@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use http::{HeaderName, Method};
+use http::{HeaderMap, HeaderName, Method};
 use oncekey_core::Namespace;
 use oncekey_core::policy::StatusSet;
 
@@ -71,7 +71,9 @@ getters! {
     upstream: Upstream -> Upstream;
     store: Store -> StoreUrl;
     header: Header -> HeaderName;
+    text: Text -> String;
     headers: Headers -> Vec<HeaderName>;
+    fields: Fields -> HeaderMap;
     scope: Scope -> Vec<ScopeFrom>;
     statuses: Statuses -> StatusSet;
     methods: Methods -> Vec<Method>;

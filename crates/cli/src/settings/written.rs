@@ -4,7 +4,8 @@
 use std::fmt;
 use std::ops::Range;
 
-use toml::de::DeValue;
+use toml::Spanned;
+use toml::de::{DeString, DeValue};
 
 /// A value as written.
 #[derive(Clone, Debug, PartialEq)]
@@ -17,7 +18,9 @@ pub(crate) enum Written {
     Flag(bool),
     /// A list.
     List(Vec<Self>),
-    /// Something that no setting takes (a float, a date, a table, a number too large), by its name.
+    /// A table, its members in order.
+    Table(Vec<(String, Self)>),
+    /// Something that no setting takes (a float, a date, a number too large), by its name.
     Other(&'static str),
 }
 
@@ -32,7 +35,12 @@ impl Written {
             DeValue::Array(items) => Self::List(items.iter().map(|item| Self::from_toml(item.get_ref())).collect()),
             DeValue::Float(_) => Self::Other("a float"),
             DeValue::Datetime(_) => Self::Other("a date"),
-            DeValue::Table(_) => Self::Other("a table"),
+            DeValue::Table(members) => {
+                let member = |(name, value): (&Spanned<DeString<'_>>, &Spanned<DeValue<'_>>)| {
+                    (name.get_ref().clone().into_owned(), Self::from_toml(value.get_ref()))
+                };
+                Self::Table(members.iter().map(member).collect())
+            }
         }
     }
 
@@ -60,6 +68,17 @@ impl Written {
         Self::List(text.split(',').map(|part| Self::scalar(part.trim())).collect())
     }
 
+    /// From the bare text of a table or a list of lines: in brackets or braces as in a file, else one line.
+    pub(crate) fn table_or_lines(text: &str) -> Self {
+        if text.trim().is_empty() {
+            return Self::List(Vec::new());
+        }
+        match DeValue::parse(text) {
+            Ok(value) if text.trim_start().starts_with(['{', '[']) => Self::from_toml(value.get_ref()),
+            _ => Self::List(vec![Self::Text(text.to_owned())]),
+        }
+    }
+
     /// What it is, for a message about a wrong type.
     pub(crate) const fn what(&self) -> &'static str {
         match self {
@@ -67,6 +86,7 @@ impl Written {
             Self::Number(_) => "a number",
             Self::Flag(_) => "true or false",
             Self::List(_) => "a list",
+            Self::Table(_) => "a table",
             Self::Other(what) => what,
         }
     }
@@ -85,6 +105,14 @@ impl fmt::Display for Written {
                     write!(f, "{}{item}", if index > 0 { ", " } else { "" })?;
                 }
                 f.write_str("]")
+            }
+            Self::Table(members) => {
+                f.write_str("{")?;
+                for (index, (name, value)) in members.iter().enumerate() {
+                    let name = toml::Value::String(name.clone());
+                    write!(f, "{}{name} = {value}", if index > 0 { ", " } else { " " })?;
+                }
+                f.write_str(" }")
             }
             Self::Other(what) => f.write_str(what),
         }

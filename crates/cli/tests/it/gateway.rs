@@ -11,6 +11,7 @@ mod framing;
 mod large;
 mod operator;
 mod passing;
+mod profiles;
 mod stand;
 mod starting;
 mod waiters;

@@ -22,6 +22,10 @@ fn combinations_that_cannot_work_are_refused() {
             "[[route]]\nkey_header = \"X-Account-Id\"",
             "default: route.scope: the header of the key can't be the scope as well",
         ),
+        (
+            "[defaults]\nanswer_headers = { X-Key = \"k\" }\n[[route]]\nkey_header = \"X-Key\"",
+            "oncekey.toml:2:18: route.answer_headers: holds the header of the key, which each answer carries as it was sent (K8)",
+        ),
     ] {
         assert_eq!(refusal(text), expected);
     }
@@ -133,6 +137,44 @@ fn a_route_starts_from_the_defaults_and_says_the_rest_itself() {
     assert_eq!(guarded.route.policy.route, "/orders/{id}");
     assert_eq!(format!("{:?}", guarded.route.methods), "[PUT, REPORT]");
     assert_eq!(guarded.require, Some(oncekey_core::PromiseClass::AtMostOnce));
+}
+
+/// The status of `in-progress`, the base of types and the lines of a field, by route, and where no route is known.
+#[test]
+fn own_answers_follow_the_profile_unless_something_nearer_says_otherwise() {
+    let text = "profile = \"ietf\"\nproblem_type_base = \"https://top.example/\"\n[defaults]\nanswer_headers = { Vary = \"Origin\" }\n\
+                [[route]]\npath = \"/a\"\n\
+                [[route]]\npath = \"/b\"\nin_progress_status = 202\nproblem_type_base = \"/problems/\"\nanswer_headers = [\"Vary: A\", \"vary: B\"]\n";
+    let config = of_file(text).expect("right").config;
+    let said = |own: &oncekey_tower::OwnAnswers| {
+        let vary: Vec<_> = own.fields.get_all("vary").iter().map(|value| value.to_str().unwrap().to_owned()).collect();
+        let style = &own.style;
+        (style.profile.name(), style.in_progress.as_u16(), style.type_base.clone(), vary.join("+"))
+    };
+    let from_the_top = ("ietf", 409, "https://top.example/".to_owned(), "Origin".to_owned());
+    assert_eq!(said(&config.own_answers), from_the_top);
+    assert_eq!(said(&config.routes[0].route.own_answers), from_the_top);
+    let own = ("ietf", 202, "/problems/".to_owned(), "A+B".to_owned());
+    assert_eq!(said(&config.routes[1].route.own_answers), own);
+}
+
+#[test]
+fn what_defaults_say_beats_the_top_and_the_environment_beats_both() {
+    let text = "problem_type_base = \"https://top/\"\n[defaults]\nproblem_type_base = \"https://defaults/\"\n";
+    let base = |environment| {
+        let config = of(text, environment, Vec::new()).expect("right").config;
+        config.routes[0].route.own_answers.style.type_base.clone()
+    };
+    assert_eq!(base(Environment::default()), "https://defaults/");
+    assert_eq!(base(Environment::from([("ONCEKEY_PROBLEM_TYPE_BASE", "/environment/")])), "/environment/");
+}
+
+#[test]
+fn fixed_fields_in_the_environment_are_a_line_a_list_or_a_table() {
+    for text in ["Vary: Origin, Accept", "[\"Vary: Origin, Accept\"]", "{ Vary = \"Origin, Accept\" }"] {
+        let loaded = of("", Environment::from([("ONCEKEY_ANSWER_HEADERS", text)]), Vec::new()).expect(text);
+        assert_eq!(loaded.config.own_answers.fields["vary"], "Origin, Accept", "{text}");
+    }
 }
 
 #[test]

@@ -122,9 +122,40 @@ const REFUSALS: &[(&str, &str)] = &[
     ),
     (
         "profile = \"strip\"",
-        "oncekey.toml:1:11: profile: `strip` is none of them; did you mean `stripe`?; allowed: \"default\"",
+        "oncekey.toml:1:11: profile: `strip` is none of them; did you mean `stripe`?; allowed: default, ietf, stripe",
     ),
-    ("profile = \"ietf\"", "oncekey.toml:1:11: profile: \"ietf\" is not in this version; allowed: \"default\""),
+    (
+        "[[route]]\nin_progress_status = 204",
+        "oncekey.toml:2:22: route.in_progress_status: 204 is none of them; allowed: 202, 409, 423, 425",
+    ),
+    (
+        "problem_type_base = \"errors/\"",
+        "oncekey.toml:1:21: problem_type_base: it is no URI; allowed: a URI or a path, to which the code is added",
+    ),
+    (
+        "[admin]\nproblem_type_base = \"/\"",
+        "oncekey.toml:2:1: admin.problem_type_base: no such setting here; `problem_type_base` belongs at the top of the file, in [defaults] or in a [[route]]",
+    ),
+    (
+        "[defaults]\nanswer_headers = { \"Content-Length\" = \"0\" }",
+        "oncekey.toml:2:18: defaults.answer_headers: `Content-Length` can't be fixed: it frames the message, or oncekey says it itself; allowed: a table of header names and values, or a list of \"NAME: VALUE\"; none that oncekey sets itself",
+    ),
+    (
+        "[[route]]\nanswer_headers = [\"X-A: 1\", \"Oncekey-Problem: none\"]",
+        "oncekey.toml:2:29: route.answer_headers: `Oncekey-Problem` can't be fixed: it frames the message, or oncekey says it itself; allowed: a table of header names and values, or a list of \"NAME: VALUE\"; none that oncekey sets itself",
+    ),
+    (
+        "[[route]]\nanswer_headers = [\"X-A\"]",
+        "oncekey.toml:2:19: route.answer_headers: `X-A` has no colon; allowed: a table of header names and values, or a list of \"NAME: VALUE\"; none that oncekey sets itself",
+    ),
+    (
+        "[[route]]\nanswer_headers = { X-A = \"a\\r\\nX-B: b\" }",
+        "oncekey.toml:2:18: route.answer_headers: `X-A` needs a value of visible ASCII characters; allowed: a table of header names and values, or a list of \"NAME: VALUE\"; none that oncekey sets itself",
+    ),
+    (
+        "[[route]]\nanswer_headers = { X-A = 1 }",
+        "oncekey.toml:2:18: route.answer_headers: `X-A`: it must be a text, not a number; allowed: a table of header names and values, or a list of \"NAME: VALUE\"; none that oncekey sets itself",
+    ),
     (
         "[defaults]\nkey = \"Required\"",
         "oncekey.toml:2:7: defaults.key: `Required` is none of them; did you mean `required`?; allowed: optional, required",

@@ -20,8 +20,9 @@ fn sample(setting: &Setting) -> String {
         Kind::Number(numbers) => numbers[1].to_string(),
         Kind::Flag => (setting.default == Some("false")).to_string(),
         Kind::Word(words) => words[1].to_owned(),
-        Kind::Text | Kind::Any | Kind::Namespace => "other".to_owned(),
-        Kind::Path => "/other".to_owned(),
+        Kind::Any | Kind::Namespace => "other".to_owned(),
+        Kind::Path | Kind::TypeBase => "/other".to_owned(),
+        Kind::AnswerHeaders => "{ X-Other = \"other, too\", X-Another = \"other\" }".to_owned(),
         Kind::Address => "127.0.0.1:7777".to_owned(),
         Kind::Upstream => "http://other:7777".to_owned(),
         Kind::Store => "sqlite:other.db".to_owned(),
@@ -37,7 +38,7 @@ fn sample(setting: &Setting) -> String {
 /// A file in which a setting has a value, and the line and the column that the value is at.
 fn file_with(setting: &Setting, level: Level, value: &str) -> (String, String) {
     let (head, name) = match level {
-        Level::Top => match setting.name.split_once('.') {
+        Level::Top | Level::Everywhere => match setting.name.split_once('.') {
             Some((section, name)) => (format!("# a comment\n[{section}]\n"), name),
             None => ("# a comment\n\n".to_owned(), setting.name),
         },
@@ -52,13 +53,14 @@ fn file_with(setting: &Setting, level: Level, value: &str) -> (String, String) {
 fn levels(setting: &Setting) -> Vec<Level> {
     match setting.level {
         Level::Route => vec![Level::Route, Level::OneRoute],
+        Level::Everywhere => vec![Level::Top, Level::Route, Level::OneRoute],
         level => vec![level],
     }
 }
 
 fn shown(setting: &Setting, level: Level) -> String {
     match level {
-        Level::Top => setting.name.to_owned(),
+        Level::Top | Level::Everywhere => setting.name.to_owned(),
         Level::Route => format!("defaults.{}", setting.name),
         Level::OneRoute => format!("route.{}", setting.name),
     }
@@ -132,7 +134,7 @@ fn every_setting_is_reached_by_the_file() {
             let loaded = of_file(&text).expect(&text);
             let Stated { top, defaults, routes } = &loaded.stated;
             let layer = match level {
-                Level::Top => top,
+                Level::Top | Level::Everywhere => top,
                 Level::Route => defaults,
                 Level::OneRoute => &routes[0].own,
             };
