@@ -43,10 +43,23 @@ pub(crate) struct Config {
 pub(crate) struct UpstreamConfig {
     /// Where it is.
     pub(crate) url: Upstream,
+    /// Which HTTP is spoken with it.
+    pub(crate) http: UpstreamHttp,
     /// A keyed request takes a pooled connection only if that was idle for less (E12).
     pub(crate) idle: Duration,
     /// How long connecting may take for requests that no route guards; a guarded one has its route's.
     pub(crate) connect_timeout: Duration,
+}
+
+/// Which HTTP is spoken with the upstream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum UpstreamHttp {
+    /// HTTP/1.1, except where TLS lets the upstream choose HTTP/2.
+    Auto,
+    /// HTTP/1.1.
+    One,
+    /// HTTP/2: without TLS from the first byte on, with TLS only if the upstream chooses it.
+    Two,
 }
 
 /// The admin listener.

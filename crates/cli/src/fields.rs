@@ -75,7 +75,11 @@ pub(crate) fn lists(headers: &HeaderMap, name: HeaderName, token: &str) -> bool 
 
 /// Says in `Via` that the message, received as `version`, passed through here.
 pub(crate) fn add_via(headers: &mut HeaderMap, version: Version) {
-    let own = if version == Version::HTTP_10 { "1.0 oncekey" } else { "1.1 oncekey" };
+    let own = match version {
+        Version::HTTP_10 => "1.0 oncekey",
+        Version::HTTP_2 => "2.0 oncekey",
+        _ => "1.1 oncekey",
+    };
     extend_list(headers, VIA, &HeaderValue::from_static(own));
 }
 

@@ -147,6 +147,7 @@ fn layer(engine: &Engine<Response<ResponseBody>>, config: &Config) -> Result<Ide
 
 fn upstream(config: &Config, clock: Arc<dyn Clock>, drain: &Drain) -> Upstream {
     let options = UpstreamOptions {
+        http: config.upstream.http,
         idle: config.upstream.idle,
         connect_timeout: config.upstream.connect_timeout,
         protected: Protected::new(config.routes.iter().flat_map(GuardedRoute::naming_fields)),

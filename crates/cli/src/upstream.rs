@@ -1,13 +1,15 @@
-//! The proxied API as a tower service, over HTTP/1.1 connections of its own.
+//! The proxied API as a tower service, over connections of its own, in HTTP/1.1 or HTTP/2.
 //!
 //! Owns one exchange with the upstream: a connection, the check right before the first byte (E10), the request, the answer's
 //! head and body, and the proof of what was not executed (E6) against what nobody can tell (E7). Leaves deadlines to its
 //! caller, who drops the future, and the meaning of an answer to the engine. It never follows a redirect, never decompresses,
-//! and sends a request again only when hyper hands it back with nothing of it sent.
+//! and sends a request again only when it comes back with nothing of it sent.
 
 mod answer;
 mod body;
 mod connect;
+mod http2;
+mod lines;
 mod outgoing;
 mod pool;
 mod secure;
@@ -23,16 +25,16 @@ use std::time::Duration;
 
 use http::uri::Authority;
 use http::{HeaderValue, Request, Response};
-use hyper::body::Incoming;
 use hyper::ext::ReasonPhrase;
 use oncekey_engine::{Attempt, NotExecuted};
 use oncekey_store::Clock;
 use oncekey_tower::{BodyError, RequestBody};
 
 pub(crate) use self::body::UpstreamBody;
-use self::connect::Connector;
+use self::lines::{Answered, Line, Lines, Unanswered};
 use self::outgoing::Outgoing;
-use self::pool::{Pool, Sender};
+use self::secure::Offer;
+use crate::config::UpstreamHttp;
 use crate::drain::Drain;
 use crate::fields::Protected;
 
@@ -41,6 +43,8 @@ use crate::fields::Protected;
 pub(crate) struct UpstreamOptions {
     /// Host and port; port 80 where none is given. The scheme is http.
     pub authority: Authority,
+    /// Which HTTP is spoken.
+    pub http: UpstreamHttp,
     /// A connection idle for this long isn't used again (E12).
     pub idle: Duration,
     /// How long connecting may take for an unguarded request; a keyed one brings its route's (E6).
@@ -48,8 +52,10 @@ pub(crate) struct UpstreamOptions {
     /// How long an unguarded request waits for the head of its answer. A keyed one waits as long as its caller does; nobody
     /// else would end the wait for an upstream that hangs, since a client that only ended its side still gets its answer.
     pub head_timeout: Duration,
-    /// Idle connections kept at most.
+    /// Idle HTTP/1.1 connections kept at most.
     pub max_idle: usize,
+    /// An HTTP/2 connection with streams gets a PING this often, and as long for the answer; without one it is closed (E7).
+    pub keep_alive: Duration,
     /// What `Connection` can't name away (H2): the key and scope fields of all routes.
     pub protected: Protected,
 }
@@ -59,10 +65,12 @@ impl UpstreamOptions {
     pub(crate) fn at(authority: Authority) -> Self {
         Self {
             authority,
+            http: UpstreamHttp::Auto,
             idle: Duration::from_secs(1),
             connect_timeout: Duration::from_secs(5),
             head_timeout: Duration::from_mins(10),
             max_idle: 512,
+            keep_alive: Duration::from_secs(20),
             protected: Protected::default(),
         }
     }
@@ -71,8 +79,8 @@ impl UpstreamOptions {
 /// Why there is no answer, or no whole one.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum UpstreamError {
-    /// Nothing of the request was sent; nothing was executed (E6, E10).
-    #[error("the request was not sent to the upstream")]
+    /// Nothing of the request was sent, or the upstream did nothing with what was (E6, E10).
+    #[error("the request was not sent to the upstream, or refused before it was looked at")]
     NotSent(#[source] NotExecuted),
     /// The exchange broke after the first byte may have left: nobody can tell whether it was executed (E7).
     #[error("the exchange with the upstream broke off")]
@@ -90,11 +98,9 @@ impl UpstreamError {
 pub(crate) struct Upstream(Arc<Shared>);
 
 struct Shared {
-    connector: Connector,
-    pool: Arc<Pool>,
+    lines: Lines,
     /// The `Host` of a request that came without one (HTTP/1.0).
     host: HeaderValue,
-    connect_timeout: Duration,
     head_timeout: Duration,
     protected: Protected,
     drain: Drain,
@@ -105,10 +111,8 @@ impl Upstream {
     pub(crate) fn new(options: UpstreamOptions, clock: Arc<dyn Clock>, drain: Drain) -> Self {
         let host = HeaderValue::from_str(options.authority.as_str()).expect("an authority is visible ASCII");
         Self(Arc::new(Shared {
-            connector: Connector::new(&options.authority),
-            pool: Arc::new(Pool::new(options.idle, options.max_idle, clock)),
+            lines: Lines::new(&options, clock),
             host,
-            connect_timeout: options.connect_timeout,
             head_timeout: options.head_timeout,
             protected: options.protected,
             drain,
@@ -137,53 +141,50 @@ impl tower::Service<Request<RequestBody>> for Upstream {
 impl Shared {
     async fn exchange(&self, request: Request<RequestBody>) -> Result<Response<UpstreamBody>, UpstreamError> {
         let Outgoing { request, attempt, upgrade } = outgoing::prepare(request, &self.protected, &self.host);
-        let sent = self.send(self.pool.take(), request, attempt.as_ref());
-        let (response, sender) = if attempt.is_some() {
-            let (mut response, sender) = sent.await?;
+        // A connection that changes its protocol is one of HTTP/1.1.
+        let offer = if upgrade.is_some() { self.lines.offer_for_upgrades() } else { Ok(self.lines.offer) };
+        let offer = offer.map_err(UpstreamError::NotSent)?;
+        let sent = self.send(self.lines.idle(offer), request, attempt.as_ref(), offer);
+        let answered = if attempt.is_some() {
+            let mut answered = sent.await?;
             // No part of a record: the first answer has the usual one, as its replays do (R1).
-            response.extensions_mut().remove::<ReasonPhrase>();
-            (response, sender)
+            answered.extensions_mut().remove::<ReasonPhrase>();
+            answered
         } else {
             let timed = tokio::time::timeout(self.head_timeout, sent).await;
             timed.map_err(|_| UpstreamError::broken("the upstream gave no answer in time"))??
         };
-        answer::receive(response, sender, upgrade, self)
+        answer::receive(answered, upgrade, self)
     }
 
-    /// Sends the request on the idle connection or a new one. Handed back unsent, it goes on a new one, once (E10).
+    /// Sends the request on the idle connection or another one. Handed back unsent, it goes on another one, once (E10).
     async fn send(
         &self,
-        mut idle: Option<Sender>,
+        mut idle: Option<Line>,
         mut request: Request<RequestBody>,
         attempt: Option<&Attempt>,
-    ) -> Result<(Response<Incoming>, Sender), UpstreamError> {
+        offer: Offer,
+    ) -> Result<Answered, UpstreamError> {
         for _ in 0..2 {
-            let mut sender = match idle.take() {
-                Some(sender) => sender,
-                None => self.connect(attempt).await.map_err(UpstreamError::NotSent)?,
+            let line = match idle.take() {
+                Some(line) => line,
+                None => self.lines.line(offer, attempt).await.map_err(UpstreamError::NotSent)?,
             };
             if let Some(attempt) = attempt
                 && let Err(refused) = attempt.begin().await
             {
-                self.pool.put(sender);
+                self.lines.give_back(line);
                 return Err(UpstreamError::NotSent(refused));
             }
-            let mut failed = match sender.try_send_request(request).await {
-                Ok(response) => return Ok((response, sender)),
-                Err(failed) => failed,
-            };
-            match failed.take_message() {
-                Some(unsent) => request = unsent,
-                None => return Err(UpstreamError::broken(failed.into_error())),
+            match self.lines.send(line, request).await {
+                Ok(answered) => return Ok(answered),
+                Err(Unanswered::Unsent(unsent)) => request = unsent,
+                Err(Unanswered::NotExecuted(proof)) => return Err(UpstreamError::NotSent(proof)),
+                Err(Unanswered::Broken(cause)) => return Err(UpstreamError::Broken(cause)),
             }
         }
         Err(UpstreamError::NotSent(NotExecuted::because(
             "the upstream closed each connection before anything was sent",
         )))
-    }
-
-    async fn connect(&self, attempt: Option<&Attempt>) -> Result<Sender, NotExecuted> {
-        let within = attempt.map_or(self.connect_timeout, |attempt| attempt.policy.timing.connect_timeout);
-        self.connector.connect(within).await
     }
 }

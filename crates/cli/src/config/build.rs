@@ -10,7 +10,7 @@ use oncekey_core::problem::{Profile, Style};
 use oncekey_core::{KeyFormat, PromiseClass, Recipe};
 use oncekey_tower::{Guard, OwnAnswers, Route, Routes};
 
-use super::{AdminConfig, Config, Drain, GuardedRoute, Limits, StoreConfig, SweepConfig, UpstreamConfig};
+use super::{AdminConfig, Config, Drain, GuardedRoute, Limits, StoreConfig, SweepConfig, UpstreamConfig, UpstreamHttp};
 use crate::settings::{Layer, Remark, Stated, StatedRoute, Value, Values, built_in_route};
 
 impl Config {
@@ -22,6 +22,11 @@ impl Config {
             listen: top.address("listen"),
             upstream: UpstreamConfig {
                 url: top.upstream("upstream"),
+                http: match top.word("upstream_http") {
+                    "1.1" => UpstreamHttp::One,
+                    "2" => UpstreamHttp::Two,
+                    _ => UpstreamHttp::Auto,
+                },
                 idle: top.duration("upstream_idle"),
                 connect_timeout: defaults.duration("connect_timeout"),
             },

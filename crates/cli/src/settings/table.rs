@@ -91,6 +91,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
     top("namespace", Kind::Namespace, "default", "Part of every record's identity (S5): services that share a store need one each."),
     top("lease", Duration("1s", "1h"), "30s", "How long a silent node counts as alive (E4)."),
     top("upstream_idle", Duration("0s", "1h"), "1s", "A keyed request takes a pooled connection only if that was idle for less (E12)."),
+    top("upstream_http", Word(&["auto", "1.1", "2"]), "auto", "Which HTTP is spoken with the upstream: what it chooses over TLS and 1.1 without (`auto`), always 1.1, or always 2 (without TLS by prior knowledge)."),
     top("cache_for", Duration("0s", "1h"), "1s", "How long a completed record may be replayed from memory; a purge on another node is seen within it (R8)."),
     top("store_timeout", Duration("10ms", "10m"), "5s", "How long the store may take over a claim (D1)."),
     top("start_timeout", Duration("0s", "1d"), "60s", "How long to wait for the store at start before exit 69."),

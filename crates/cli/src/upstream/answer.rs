@@ -8,12 +8,24 @@ use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
 
 use super::body::{Lease, UpstreamBody};
+use super::lines::Answered;
 use super::pool::Sender;
-use super::{Shared, UpstreamError, tunnel};
+use super::{Shared, UpstreamError, http2, tunnel};
 use crate::fields;
 
 /// Takes an answer in. `upgrade` is the client's side of the tunnel that was asked for.
 pub(super) fn receive(
+    answered: Answered,
+    upgrade: Option<OnUpgrade>,
+    shared: &Shared,
+) -> Result<Response<UpstreamBody>, UpstreamError> {
+    match answered {
+        Answered::One(response, sender) => receive_one(response, sender, upgrade, shared),
+        Answered::Two(response) => receive_two(response, shared),
+    }
+}
+
+fn receive_one(
     mut response: Response<Incoming>,
     sender: Sender,
     upgrade: Option<OnUpgrade>,
@@ -25,9 +37,7 @@ pub(super) fn receive(
     // A 204 that announces a body may send one after all, and the next answer on its connection would be those bytes.
     exclusive |= response.status() == StatusCode::NO_CONTENT && announces_body(response.headers());
     let version = response.version();
-    fields::end_hop(response.headers_mut(), &shared.protected);
-    fields::add_via(response.headers_mut(), version);
-    *response.version_mut() = Version::HTTP_11;
+    end_hop(&mut response, shared);
     if switched {
         let client =
             upgrade.ok_or_else(|| UpstreamError::broken("the upstream changed to a protocol nobody asked for"))?;
@@ -35,8 +45,28 @@ pub(super) fn receive(
     }
     // An HTTP/1.0 connection isn't kept: hyper would go on in 1.0 and drop the bodies whose size it doesn't know.
     let reusable = version == Version::HTTP_11 && !exclusive;
-    let lease = reusable.then(|| Lease { sender, pool: Arc::clone(&shared.pool) });
-    Ok(response.map(|incoming| UpstreamBody::new(incoming, lease)))
+    let lease = reusable.then(|| Lease { sender, pool: Arc::clone(&shared.lines.pool) });
+    Ok(response.map(|incoming| UpstreamBody::on_connection(incoming, lease)))
+}
+
+/// The frames are the framing here; a length that disagrees with them ends the body in an error.
+fn receive_two(
+    mut response: Response<http2::Answer>,
+    shared: &Shared,
+) -> Result<Response<UpstreamBody>, UpstreamError> {
+    if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+        return Err(UpstreamError::broken("the upstream changed to a protocol nobody asked for"));
+    }
+    reframe(response.headers_mut()).map_err(UpstreamError::broken)?;
+    end_hop(&mut response, shared);
+    Ok(response.map(UpstreamBody::on_stream))
+}
+
+fn end_hop<B>(response: &mut Response<B>, shared: &Shared) {
+    let version = response.version();
+    fields::end_hop(response.headers_mut(), &shared.protected);
+    fields::add_via(response.headers_mut(), version);
+    *response.version_mut() = Version::HTTP_11;
 }
 
 fn announces_body(headers: &HeaderMap) -> bool {
@@ -82,5 +112,5 @@ fn switch(
     response.headers_mut().insert(CONNECTION, HeaderValue::from_static("upgrade"));
     let upstream = hyper::upgrade::on(&mut response);
     tunnel::open(client, upstream, sender, &shared.drain);
-    response.map(|incoming| UpstreamBody::new(incoming, None))
+    response.map(|incoming| UpstreamBody::on_connection(incoming, None))
 }

@@ -8,14 +8,17 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 
-use super::UpstreamError;
 use super::pool::{Pool, Sender};
+use super::{UpstreamError, http2};
 
 /// The body of an answer. Its end is proof that it is whole: a body cut short ends in an error (E7). Dropped before its end
-/// it closes the connection; read to its end, the connection serves a next request.
-pub(crate) struct UpstreamBody {
-    incoming: Incoming,
-    lease: Option<Lease>,
+/// it closes the connection or resets its stream; read to its end, the connection serves a next request. Trailers are its
+/// last frame (R6).
+pub(crate) struct UpstreamBody(Arriving);
+
+enum Arriving {
+    Connection { incoming: Incoming, lease: Option<Lease> },
+    Stream(http2::Answer),
 }
 
 /// A connection that goes back to the pool once it is free.
@@ -24,20 +27,26 @@ pub(super) struct Lease {
     pub(super) pool: Arc<Pool>,
 }
 
-impl UpstreamBody {
-    /// A body that arrives on the leased connection, or on one that isn't used again.
-    pub(super) fn new(incoming: Incoming, lease: Option<Lease>) -> Self {
-        let mut body = Self { incoming, lease };
-        if body.incoming.is_end_stream() {
-            body.release();
-        }
-        body
-    }
-
-    fn release(&mut self) {
-        if let Some(Lease { sender, pool }) = self.lease.take() {
+impl Lease {
+    fn release(lease: &mut Option<Self>) {
+        if let Some(Self { sender, pool }) = lease.take() {
             pool.put(sender);
         }
+    }
+}
+
+impl UpstreamBody {
+    /// A body that arrives on the leased connection, or on one that isn't used again.
+    pub(super) fn on_connection(incoming: Incoming, mut lease: Option<Lease>) -> Self {
+        if incoming.is_end_stream() {
+            Lease::release(&mut lease);
+        }
+        Self(Arriving::Connection { incoming, lease })
+    }
+
+    /// A body that arrives on a stream.
+    pub(super) fn on_stream(answer: http2::Answer) -> Self {
+        Self(Arriving::Stream(answer))
     }
 }
 
@@ -46,22 +55,31 @@ impl Body for UpstreamBody {
     type Error = UpstreamError;
 
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, UpstreamError>>> {
-        let this = self.get_mut();
-        let frame = ready!(Pin::new(&mut this.incoming).poll_frame(cx));
+        let (incoming, lease) = match &mut self.get_mut().0 {
+            Arriving::Connection { incoming, lease } => (incoming, lease),
+            Arriving::Stream(answer) => return Pin::new(answer).poll_frame(cx).map_err(UpstreamError::broken),
+        };
+        let frame = ready!(Pin::new(&mut *incoming).poll_frame(cx));
         match &frame {
-            Some(Ok(frame)) if !frame.is_trailers() && !this.incoming.is_end_stream() => {}
-            Some(Err(_)) => this.lease = None,
+            Some(Ok(frame)) if !frame.is_trailers() && !incoming.is_end_stream() => {}
+            Some(Err(_)) => *lease = None,
             // A reader may stop at the last frame without asking for the end.
-            _ => this.release(),
+            _ => Lease::release(lease),
         }
         Poll::Ready(frame.map(|frame| frame.map_err(UpstreamError::broken)))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.incoming.is_end_stream()
+        match &self.0 {
+            Arriving::Connection { incoming, .. } => incoming.is_end_stream(),
+            Arriving::Stream(answer) => answer.is_end_stream(),
+        }
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.incoming.size_hint()
+        match &self.0 {
+            Arriving::Connection { incoming, .. } => incoming.size_hint(),
+            Arriving::Stream(answer) => answer.size_hint(),
+        }
     }
 }

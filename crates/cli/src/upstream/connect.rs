@@ -1,18 +1,21 @@
 //! New connections to the upstream. Whatever fails here failed before a byte of a request was sent (E6).
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
-use http::uri::Authority;
+use http::uri::{Authority, Scheme};
 use hyper::client::conn::http1::Builder;
 use hyper_util::rt::TokioIo;
 use oncekey_engine::NotExecuted;
+use oncekey_store::Clock;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
 use tokio_util::task::TaskTracker;
 
+use super::http2;
 use super::pool::Sender;
-use super::secure::{Offer, Security};
+use super::secure::{Bytestream, Negotiated, Offer, Security};
 
 /// Most that one connection buffers each way, and the longest head of an answer, in bytes. A longer one leaves the outcome
 /// unknown (E7).
@@ -25,11 +28,19 @@ pub(super) struct Connector {
     port: u16,
     security: Security,
     http: Builder,
+    clock: Arc<dyn Clock>,
+    keep_alive: Duration,
     tasks: TaskTracker,
 }
 
+/// A new connection, in the HTTP that it speaks.
+pub(super) enum Opened {
+    One(Sender),
+    Two(Arc<http2::Connection>),
+}
+
 impl Connector {
-    pub(super) fn new(authority: &Authority) -> Self {
+    pub(super) fn new(authority: &Authority, clock: Arc<dyn Clock>, keep_alive: Duration) -> Self {
         let mut http = Builder::new();
         http.max_buf_size(BUFFER).max_headers(FIELD_LINES);
         Self {
@@ -37,19 +48,38 @@ impl Connector {
             port: authority.port_u16().unwrap_or(80),
             security: Security,
             http,
+            clock,
+            keep_alive,
             tasks: TaskTracker::new(),
         }
     }
 
-    /// A connection ready for its first request. The name is resolved anew each time (E12).
-    pub(super) async fn connect(&self, within: Duration) -> Result<Sender, NotExecuted> {
-        let deadline = Instant::now() + within;
+    /// The scheme of requests over its connections.
+    pub(super) fn scheme(&self) -> Scheme {
+        self.security.scheme()
+    }
+
+    /// A connection ready for its first request. The name is resolved anew each time (E12). Dropped, it leaves nothing open.
+    pub(super) async fn connect(&self, deadline: Instant, offer: Offer) -> Result<Opened, NotExecuted> {
         let stream = self.reach(deadline).await?;
         // Without it a small request may wait for the acknowledgement of the one before.
         let _ = stream.set_nodelay(true);
-        let secured = timeout_at(deadline, self.security.secure(stream, &self.host, Offer::One)).await;
-        let (stream, _spoken) =
-            secured.map_err(|_| NotExecuted::because("the upstream gave no handshake in time"))??;
+        let late = |_| NotExecuted::because("the upstream can be reached, but didn't begin to speak in time");
+        timeout_at(deadline, self.begin(stream, offer)).await.map_err(late)?
+    }
+
+    async fn begin(&self, stream: TcpStream, offer: Offer) -> Result<Opened, NotExecuted> {
+        let (stream, spoken) = self.security.secure(stream, &self.host, offer).await?;
+        match spoken {
+            Negotiated::One => self.begin_one(stream).await.map(Opened::One),
+            Negotiated::Two => {
+                let clock = Arc::clone(&self.clock);
+                http2::Connection::open(stream, clock, self.keep_alive, &self.tasks).await.map(Opened::Two)
+            }
+        }
+    }
+
+    async fn begin_one(&self, stream: Box<dyn Bytestream>) -> Result<Sender, NotExecuted> {
         let (sender, connection) = self
             .http
             .handshake(TokioIo::new(stream))

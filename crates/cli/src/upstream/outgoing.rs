@@ -28,7 +28,8 @@ pub(super) fn prepare(mut request: Request<RequestBody>, protected: &Protected, 
     let tunnel = if attempt.is_none() { asked_tunnel(&request, &mut extensions) } else { None };
 
     let received = request.version();
-    let trailers = fields::lists(request.headers(), TE, "trailers");
+    // A keyed request always asks for them: the record is everybody's, whatever the first client takes (R6).
+    let trailers = attempt.is_some() || fields::lists(request.headers(), TE, "trailers");
     fields::end_hop(request.headers_mut(), protected);
     request.headers_mut().remove(EXPECT);
     frame(&mut request);

@@ -8,6 +8,8 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::mpsc;
 
 use super::*;
+use crate::upstream::lines::{Answered, Line};
+use crate::upstream::secure::Offer;
 
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
@@ -194,7 +196,7 @@ async fn an_idle_connection_that_the_upstream_closed_is_not_used() {
         whole(subject.post().await.expect("an answer")).await.unwrap();
         within(closings.recv()).await.unwrap();
         // The system has closed it; that the event loop has heard so is what this waits for.
-        within(subject.upstream.0.pool.all_closed()).await;
+        within(subject.upstream.0.lines.pool.all_closed()).await;
     }
 }
 
@@ -275,8 +277,8 @@ async fn a_request_handed_back_unsent_goes_on_a_new_connection() {
     let shared = &subject.upstream.0;
     let attempt = running().await.attempt;
     let closed = closed_sender().await;
-    let sent = within(shared.send(Some(closed), keyed(attempt.clone()), Some(&attempt))).await;
-    assert_eq!(sent.unwrap().0.status(), 200);
+    let sent = within(shared.send(Some(Line::One(closed)), keyed(attempt.clone()), Some(&attempt), Offer::One)).await;
+    assert!(matches!(sent, Ok(Answered::One(response, _)) if response.status() == 200));
     assert_eq!(connections.load(Ordering::Relaxed), 1);
 }
 
@@ -284,8 +286,8 @@ async fn a_request_handed_back_unsent_goes_on_a_new_connection() {
 async fn a_request_handed_back_unsent_and_no_new_connection_is_proof_that_nothing_was_executed() {
     let subject = Subject::at(nobody().await);
     let attempt = running().await.attempt;
-    let sent =
-        within(subject.upstream.0.send(Some(closed_sender().await), keyed(attempt.clone()), Some(&attempt))).await;
+    let closed = Some(Line::One(closed_sender().await));
+    let sent = within(subject.upstream.0.send(closed, keyed(attempt.clone()), Some(&attempt), Offer::One)).await;
     assert!(is_not_sent(sent));
 }
 
@@ -304,7 +306,7 @@ async fn closed_sender() -> crate::upstream::pool::Sender {
     .await;
     let subject = Subject::at(address);
     whole(subject.post().await.unwrap()).await.unwrap();
-    let sender = subject.upstream.0.pool.take().unwrap();
+    let sender = subject.upstream.0.lines.pool.take().unwrap();
     close.send(()).unwrap();
     within(async {
         while !sender.is_closed() {
