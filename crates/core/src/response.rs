@@ -1,12 +1,12 @@
-//! The recorded response: what of an upstream answer is kept (R1–R5). The bytes in which stores keep it are in
+//! The recorded response: what of an upstream answer is kept (R1–R6). The bytes in which stores keep it are in
 //! `head`; when an answer is recorded is the policy's, framing a replay is the server's.
 
 mod head;
 
 use bytes::Bytes;
 use http::header::{
-    AGE, ALT_SVC, CONNECTION, CONTENT_LENGTH, DATE, SET_COOKIE, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
-    WWW_AUTHENTICATE,
+    AGE, ALT_SVC, AUTHORIZATION, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, COOKIE,
+    DATE, HOST, SET_COOKIE, TE, TRAILER, TRANSFER_ENCODING, UPGRADE, WWW_AUTHENTICATE,
 };
 use http::{HeaderMap, HeaderName, StatusCode};
 
@@ -14,7 +14,7 @@ use crate::policy::Recording;
 
 pub use head::DecodeError;
 
-/// A response as it is recorded and replayed: status, end-to-end header lines in their order, body.
+/// A response as it is recorded and replayed: status, end-to-end header lines in their order, body, trailers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordedResponse {
     /// Status of the upstream's answer.
@@ -23,6 +23,8 @@ pub struct RecordedResponse {
     pub headers: HeaderMap,
     /// The body, or that it wasn't kept.
     pub body: RecordedBody,
+    /// The lines that came after the body (R6), in their order.
+    pub trailers: HeaderMap,
 }
 
 /// The body of a recorded response.
@@ -45,15 +47,31 @@ impl std::fmt::Debug for RecordedBody {
 }
 
 impl RecordedResponse {
-    /// What is recorded of an answer (R3). `headers` are the upstream's, with or without what [`end_to_end`] removes; the
-    /// fields that are oncekey's own are taken out before, by [`strip_own`].
+    /// What is recorded of an answer without trailers (R3). `headers` are the upstream's, with or without what
+    /// [`end_to_end`] removes; the fields that are oncekey's own are taken out before, by [`strip_own`].
     pub fn of(status: StatusCode, headers: &HeaderMap, body: RecordedBody, recording: &Recording) -> Self {
         let mut headers = end_to_end(headers);
         retain(&mut headers, |name| {
             let dropped = recording.drop_headers.contains(name) || (*name == SET_COOKIE && !recording.store_set_cookie);
             !is_never_recorded(name) && !dropped
         });
-        Self { status, headers, body }
+        Self { status, headers, body, trailers: HeaderMap::new() }
+    }
+
+    /// The same with what is recorded of its trailers (R3, R6). They are the upstream's, with or without what
+    /// [`end_to_end_trailers`] removes.
+    #[must_use]
+    pub fn with_trailers(self, trailers: &HeaderMap, recording: &Recording) -> Self {
+        let mut trailers = end_to_end_trailers(trailers);
+        retain(&mut trailers, |name| !is_never_recorded(name) && !recording.drop_headers.contains(name));
+        Self { trailers, ..self }
+    }
+
+    /// The same without its body and what came after it: all that is kept of an answer that is too large to keep (R5).
+    #[must_use]
+    pub fn without_body(&self) -> Self {
+        let headers = self.headers.clone();
+        Self { status: self.status, headers, body: RecordedBody::NotStored, trailers: HeaderMap::new() }
     }
 }
 
@@ -68,6 +86,28 @@ pub fn end_to_end(headers: &HeaderMap) -> HeaderMap {
     let mut headers = headers.clone();
     retain(&mut headers, |name| !is_hop_by_hop(name) && !named.contains(name));
     headers
+}
+
+/// The trailers of a message that go further than its connection. What frames a message, routes it, says how its content is
+/// to be read, or carries a credential means nothing after the content, and is taken for an attempt to smuggle it past
+/// whoever has judged the head (RFC 9110, 6.5.1).
+#[must_use]
+pub fn end_to_end_trailers(trailers: &HeaderMap) -> HeaderMap {
+    const NEVER: [HeaderName; 10] = [
+        AUTHORIZATION,
+        CONTENT_ENCODING,
+        CONTENT_LENGTH,
+        CONTENT_RANGE,
+        CONTENT_TYPE,
+        COOKIE,
+        HOST,
+        SET_COOKIE,
+        TRAILER,
+        WWW_AUTHENTICATE,
+    ];
+    let mut trailers = end_to_end(trailers);
+    retain(&mut trailers, |name| !NEVER.contains(name) && !name.as_str().starts_with("proxy-"));
+    trailers
 }
 
 /// Removes what an upstream has no business to say, since it is oncekey that says it (R2, P1, P3) or is told it (E11).
@@ -89,8 +129,8 @@ fn is_hop_by_hop(name: &HeaderName) -> bool {
         || matches!(name.as_str(), "keep-alive" | "proxy-connection")
 }
 
-/// Fields that were true of the first answer only. A replay is framed anew, so it has no use for `Content-Length`; trailers
-/// are not recorded, so none may be announced.
+/// Fields that were true of the first answer only. A replay is framed anew, so it has no use for `Content-Length`; whoever
+/// sends it announces the trailers that it has, so it has no use for `Trailer` either.
 fn is_never_recorded(name: &HeaderName) -> bool {
     *name == DATE
         || *name == AGE

@@ -81,8 +81,7 @@ impl Recorder {
         self.bytes.fetch_sub(bytes, Ordering::AcqRel);
         tracing::warn!("too many bytes wait to be recorded: an outcome is kept without its body");
         if let Some(response) = &mut outcome.response {
-            let bodiless = RecordedResponse { body: RecordedBody::NotStored, ..RecordedResponse::clone(response) };
-            *response = Arc::new(bodiless);
+            *response = Arc::new(response.without_body());
         }
         Outlived { recorder: self, bytes: 0, stripped: true }
     }

@@ -39,7 +39,7 @@ impl Weighter<RecordId, Arc<Cached>> for Weight {
             RecordedBody::Stored(body) => body.len(),
             RecordedBody::NotStored => 0,
         };
-        let lines = cached.response.headers.iter();
+        let lines = cached.response.headers.iter().chain(&cached.response.trailers);
         let lines: usize = lines.map(|(name, value)| name.as_str().len() + value.len() + LINE_OVERHEAD).sum();
         (body + lines + OVERHEAD) as u64
     }
@@ -98,8 +98,8 @@ mod tests {
         for _ in 0..95 {
             headers.append("x-line", HeaderValue::from_static("a value of some fifty characters, as they are often"));
         }
-        let response =
-            Arc::new(RecordedResponse { status: StatusCode::OK, headers, body: RecordedBody::Stored("".into()) });
+        let (status, body) = (StatusCode::OK, RecordedBody::Stored("".into()));
+        let response = Arc::new(RecordedResponse { status, headers, body, trailers: HeaderMap::new() });
         let cache = ReplayCache::new(Duration::from_secs(1), 1024 * 1024);
         let life = Life { left: Duration::from_secs(9), elapsed: Duration::ZERO };
         for n in 0..1000_u16 {

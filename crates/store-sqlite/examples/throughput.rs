@@ -73,7 +73,12 @@ async fn round(name: &str, store: &Arc<SqliteStore>, what: Step, tasks: usize, n
     let mut headers = http::HeaderMap::new();
     headers.insert("content-type", http::HeaderValue::from_static("application/json"));
     let body = RecordedBody::Stored(vec![b'x'; 600].into());
-    let response = Arc::new(RecordedResponse { status: http::StatusCode::CREATED, headers, body });
+    let response = Arc::new(RecordedResponse {
+        status: http::StatusCode::CREATED,
+        headers,
+        body,
+        trailers: http::HeaderMap::new(),
+    });
     let (begun, commits) = (Instant::now(), store.commits());
     let mut running = JoinSet::new();
     for _ in 0..tasks {

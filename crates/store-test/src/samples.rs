@@ -73,7 +73,8 @@ pub fn response(body: &'static str) -> Arc<RecordedResponse> {
 pub fn with_body(body: Bytes) -> Arc<RecordedResponse> {
     let mut headers = HeaderMap::new();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain"));
-    Arc::new(RecordedResponse { status: StatusCode::CREATED, headers, body: RecordedBody::Stored(body) })
+    let body = RecordedBody::Stored(body);
+    Arc::new(RecordedResponse { status: StatusCode::CREATED, headers, body, trailers: HeaderMap::new() })
 }
 
 /// The outcome `completed` with a text answer.

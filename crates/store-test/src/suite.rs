@@ -39,6 +39,7 @@ macro_rules! suite {
                 bodies_are_kept_to_the_byte
                 a_body_not_stored_is_told_from_an_empty_one
                 header_lines_are_kept
+                trailers_are_kept
                 statuses_are_kept
                 a_failed_record_keeps_its_answer
                 a_large_body_is_kept

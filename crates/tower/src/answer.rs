@@ -29,8 +29,8 @@ pub(crate) fn ascii(text: impl std::fmt::Display) -> HeaderValue {
 /// The first answer: all that goes on of the upstream's. The caller signs it: whoever gets it may have spelled the key
 /// differently from whose request was executed (W4).
 pub(crate) fn first(mut head: response::Parts, body: ResponseBody) -> Response<ResponseBody> {
-    // The trailers of a keyed request's answer aren't delivered, and the server counts what is whole.
-    retain(&mut head.headers, |name| *name != TRAILER && !(*name == CONTENT_LENGTH && body.is_whole()));
+    // The server counts what is whole, and its trailers are announced as they are and to those who need it.
+    retain(&mut head.headers, |name| !(body.is_whole() && (*name == TRAILER || *name == CONTENT_LENGTH)));
     head.version = Version::default(); // the upstream's is its own connection's
     Response::from_parts(head, body)
 }
@@ -54,7 +54,7 @@ pub(crate) fn replay(
         Ok(None) => ResponseBody::whole(body),
         Err(NoRoom) => return Err(Problem::because(Code::Overloaded, NO_ROOM)),
     };
-    let mut answer = Response::new(body);
+    let mut answer = Response::new(body.followed_by(recorded.trailers.clone()));
     *answer.status_mut() = recorded.status;
     *answer.headers_mut() = recorded.headers.clone();
     sign(answer.headers_mut(), sent, id);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::combinators::UnsyncBoxBody;
 
@@ -24,6 +25,8 @@ enum Inner {
     /// What is left of a whole body, with the share of the memory budget that it holds.
     Whole {
         bytes: Bytes,
+        /// Never empty.
+        trailers: Option<Box<HeaderMap>>,
         _budget: Option<Arc<dyn Send + Sync>>,
     },
     Streaming(UnsyncBoxBody<Bytes, BodyError>),
@@ -34,12 +37,12 @@ macro_rules! body {
         impl $name {
             /// A body that is wholly in memory.
             pub fn whole(bytes: Bytes) -> Self {
-                Self(Inner::Whole { bytes, _budget: None })
+                Self(Inner::Whole { bytes, trailers: None, _budget: None })
             }
 
             /// A whole body that holds a share of a memory budget until it is dropped.
             pub fn budgeted(bytes: Bytes, budget: Arc<dyn Send + Sync>) -> Self {
-                Self(Inner::Whole { bytes, _budget: Some(budget) })
+                Self(Inner::Whole { bytes, trailers: None, _budget: Some(budget) })
             }
 
             /// A body that arrives as it is read.
@@ -58,7 +61,9 @@ macro_rules! body {
 
             fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
                 match &mut self.get_mut().0 {
-                    Inner::Whole { bytes, .. } if bytes.is_empty() => Poll::Ready(None),
+                    Inner::Whole { bytes, trailers, .. } if bytes.is_empty() => {
+                        Poll::Ready(trailers.take().map(|trailers| Ok(Frame::trailers(*trailers))))
+                    }
                     // Piece by piece: whoever writes it out takes the next piece when the last one is gone, and until then the
                     // rest stays here, with its share of the budget.
                     Inner::Whole { bytes, .. } => {
@@ -71,13 +76,19 @@ macro_rules! body {
 
             fn is_end_stream(&self) -> bool {
                 match &self.0 {
-                    Inner::Whole { bytes, .. } => bytes.is_empty(),
+                    Inner::Whole { bytes, trailers, .. } => bytes.is_empty() && trailers.is_none(),
                     Inner::Streaming(body) => body.is_end_stream(),
                 }
             }
 
             fn size_hint(&self) -> SizeHint {
                 match &self.0 {
+                    // HTTP/1.1 has no place for trailers after a body that is framed by its length.
+                    Inner::Whole { bytes, trailers: Some(_), .. } => {
+                        let mut hint = SizeHint::new();
+                        hint.set_lower(bytes.len() as u64);
+                        hint
+                    }
                     Inner::Whole { bytes, .. } => SizeHint::with_exact(bytes.len() as u64),
                     Inner::Streaming(body) => body.size_hint(),
                 }
@@ -93,6 +104,22 @@ impl ResponseBody {
     /// Whether all of it is in memory.
     pub(crate) fn is_whole(&self) -> bool {
         matches!(self.0, Inner::Whole { .. })
+    }
+
+    /// The same whole body with trailers after it; a streaming one has its own.
+    pub(crate) fn followed_by(mut self, all: HeaderMap) -> Self {
+        if let Inner::Whole { trailers, .. } = &mut self.0 {
+            *trailers = (!all.is_empty()).then(|| Box::new(all));
+        }
+        self
+    }
+
+    /// The trailers of a whole body, if it has any.
+    pub(crate) fn trailers(&self) -> Option<&HeaderMap> {
+        match &self.0 {
+            Inner::Whole { trailers, .. } => trailers.as_deref(),
+            Inner::Streaming(_) => None,
+        }
     }
 }
 

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
-use http::{HeaderName, Request, Response, response};
-use http_body::Body;
+use http::{HeaderMap, HeaderName, Request, Response, response};
+use http_body::{Body, Frame};
 use http_body_util::BodyExt;
 use oncekey_core::policy::{Policy, Timing, Verdict};
 use oncekey_core::response::{RecordedBody, RecordedResponse, end_to_end, strip_own};
@@ -20,6 +20,7 @@ use crate::budget::{Pool, Share, UNCOUNTED};
 use crate::gathered::Gathered;
 use crate::request::KeyedRequest;
 use crate::stream::{Begun, stream};
+use crate::trailers;
 
 /// The inner service as keyed requests use it. The mutex only makes it shareable; it is held while cloning.
 pub(crate) struct Inner<S> {
@@ -57,7 +58,7 @@ impl<S> Inner<S> {
             Err(error) => return failed(&*error.into()),
         };
         let (head, body) = response.into_parts();
-        let arrived = Arrived::new(head, &self.key_header, policy);
+        let arrived = Arrived::new(head, self.key_header.clone(), policy);
         if arrived.streams(&body) {
             return arrived.streaming(Begun::default(), body, give_up);
         }
@@ -76,32 +77,44 @@ impl<S> Inner<S> {
         let Ok(mut share) = self.room(exact.unwrap_or(0), give_up).await else {
             return arrived.streaming(Begun::default(), body, give_up);
         };
-        let mut held = Gathered::new(exact, max);
+        let (mut held, mut after) = (Gathered::new(exact, max), HeaderMap::new());
         while let Some(frame) = body.frame().await {
-            let data = match frame {
-                Ok(frame) => frame.into_data(),
+            let frame = match frame {
+                Ok(frame) => frame,
                 Err(error) => {
                     return Executed::Ambiguous(format!("its answer was cut short: {}", with_causes(&*error)));
                 }
             };
-            // Trailers of a held answer are neither recorded nor delivered.
-            let Ok(data) = data else { continue };
-            let len = held.len() + data.len() as u64;
-            if len > max {
-                return arrived.streaming(Begun { pieces: vec![held.into_bytes(), data], share }, body, give_up);
+            let frame = match frame.into_trailers() {
+                Ok(trailers) => Frame::trailers(trailers::passed(&trailers, &arrived.key_header)),
+                Err(frame) => frame,
+            };
+            let more = frame.data_ref().map_or(0, Bytes::len) as u64 + frame.trailers_ref().map_or(0, trailers::len);
+            let len = held.len() + trailers::len(&after) + more;
+            if len > max || !self.has_room(&mut share, len, max, give_up).await {
+                let pieces = vec![Frame::data(held.into_bytes()), frame];
+                return arrived.streaming(Begun { pieces, share }, body, give_up);
             }
-            // An answer of unannounced length takes room for the largest it can be, once it isn't small any more.
-            if share.is_none() && len > UNCOUNTED {
-                let Ok(room) = self.room(max, give_up).await else {
-                    return arrived.streaming(Begun { pieces: vec![held.into_bytes(), data], share }, body, give_up);
-                };
-                share = room;
+            match frame.into_data() {
+                Ok(data) => held.push(&data),
+                Err(frame) => after.extend(frame.into_trailers().into_iter().flatten()),
             }
-            held.push(&data);
         }
         let bytes = held.into_bytes();
         let share = share.map(|share| self.responses.give(&bytes, share));
-        arrived.whole(bytes, share)
+        arrived.whole(bytes, after, share)
+    }
+
+    /// Whether there is room for `len` bytes. An answer of unannounced length takes room for the largest it can be, once it
+    /// isn't small any more.
+    async fn has_room(&self, share: &mut Option<Share>, len: u64, max: u64, give_up: Instant) -> bool {
+        if share.is_none() && len > UNCOUNTED {
+            match self.room(max, give_up).await {
+                Ok(room) => *share = room,
+                Err(NoRoom) => return false,
+            }
+        }
+        true
     }
 
     /// Room for an answer, awaited for half of the time that is left. An answer without room is streamed and not kept
@@ -138,14 +151,15 @@ where
 struct Arrived {
     /// Its fields are those that go on: end to end, and none of oncekey's own (R2, R3).
     head: response::Parts,
+    key_header: HeaderName,
     policy: Arc<Policy>,
 }
 
 impl Arrived {
-    fn new(mut head: response::Parts, key_header: &HeaderName, policy: Arc<Policy>) -> Self {
+    fn new(mut head: response::Parts, key_header: HeaderName, policy: Arc<Policy>) -> Self {
         head.headers = end_to_end(&head.headers);
-        strip_own(&mut head.headers, key_header);
-        Self { head, policy }
+        strip_own(&mut head.headers, &key_header);
+        Self { head, key_header, policy }
     }
 
     /// Whether the answer is given as it arrives (R7), as far as its head tells.
@@ -167,13 +181,14 @@ impl Arrived {
         RecordedResponse::of(self.head.status, &self.head.headers, body, &self.policy.recording)
     }
 
-    fn whole(self, bytes: Bytes, share: Option<Share>) -> Executed<Response<ResponseBody>> {
+    fn whole(self, bytes: Bytes, trailers: HeaderMap, share: Option<Share>) -> Executed<Response<ResponseBody>> {
         let (verdict, response) = (self.verdict(), self.recorded(RecordedBody::Stored(bytes.clone())));
+        let response = response.with_trailers(&trailers, &self.policy.recording);
         let body = match share {
             Some(share) => ResponseBody::budgeted(bytes, share),
             None => ResponseBody::whole(bytes),
         };
-        Executed::Answered { first: answer::first(self.head, body), response, verdict }
+        Executed::Answered { first: answer::first(self.head, body.followed_by(trailers)), response, verdict }
     }
 
     fn streaming<R>(self, begun: Begun, body: R, give_up: Instant) -> Executed<Response<ResponseBody>>
@@ -182,7 +197,7 @@ impl Arrived {
         R::Error: Into<BodyError>,
     {
         let (verdict, response) = (self.verdict(), self.recorded(RecordedBody::NotStored));
-        let (body, rest) = stream(begun, body, give_up);
+        let (body, rest) = stream(begun, trailers::passing(body, self.key_header), give_up);
         Executed::Streaming { first: answer::first(self.head, body), response, verdict, rest: Box::pin(rest) }
     }
 }

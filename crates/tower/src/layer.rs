@@ -26,6 +26,7 @@ use crate::keyed::{Looked, SentKey, look};
 use crate::own_answers::problem_response;
 use crate::request::KeyedRequest;
 use crate::route::{Route, Routes};
+use crate::trailers;
 
 /// Guards a service's routes. Clones share the engine, the routes and the budget.
 #[derive(Clone)]
@@ -187,11 +188,15 @@ impl Guarded {
             Err(problem) => return self.problem(&problem, Some(&sent)),
         };
         count.outcome = Counted::InProgress;
+        let announced = trailers::are_announced_to(&head);
         let request = Arc::new(KeyedRequest { head, body });
         let id = identity.id();
         let ended = self.shared.engine.run(self.call(inner, request, identity)).await;
-        let (outcome, answer) = self.deliver(ended, &sent, id);
+        let (outcome, mut answer) = self.deliver(ended, &sent, id);
         count.outcome = outcome;
+        if announced {
+            trailers::announce(&mut answer);
+        }
         answer
     }
 

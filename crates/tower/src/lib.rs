@@ -28,6 +28,7 @@ mod request;
 mod route;
 mod scope;
 mod stream;
+mod trailers;
 
 pub use body::{BodyError, RequestBody, ResponseBody};
 pub use budget::Budget;

@@ -20,7 +20,7 @@ type Piece = Result<Frame<Bytes>, BodyError>;
 /// What was read of an answer before it turned out to be one that is streamed, and the room that it takes.
 #[derive(Default)]
 pub(crate) struct Begun {
-    pub(crate) pieces: Vec<Bytes>,
+    pub(crate) pieces: Vec<Frame<Bytes>>,
     pub(crate) share: Option<Share>,
 }
 
@@ -80,9 +80,9 @@ where
 {
     let mut body = Box::pin(body.map_err(Into::into));
     let Begun { pieces, share } = begun;
-    for bytes in pieces {
+    for frame in pieces {
         // An error means that the client is gone; reading goes on.
-        let _ = sender.send(Sent::Piece(Ok(Frame::data(bytes)), share.clone())).await;
+        let _ = sender.send(Sent::Piece(Ok(frame), share.clone())).await;
     }
     drop(share);
     loop {
@@ -95,10 +95,6 @@ where
             return;
         };
         let cut = piece.is_err();
-        // Trailers aren't part of a recorded answer, so the first one has none either.
-        if piece.as_ref().is_ok_and(Frame::is_trailers) {
-            continue;
-        }
         let _ = sender.send(Sent::Piece(piece, None)).await;
         if cut {
             return;
@@ -135,7 +131,7 @@ mod tests {
     #[tokio::test]
     async fn an_answer_that_is_read_no_further_is_cut_and_does_not_end() {
         let endless = StreamBody::new(futures_util::stream::pending::<Result<Frame<Bytes>, Infallible>>());
-        let begun = Begun { pieces: vec![Bytes::from_static(b"some")], share: None };
+        let begun = Begun { pieces: vec![Frame::data(Bytes::from_static(b"some"))], share: None };
         let (mut body, rest) = stream(begun, endless, later());
         let frame = tokio::select! {
             frame = body.frame() => frame,

@@ -3,6 +3,10 @@
 //! Version 1 is text: a line `1 STATUS stored` or `1 STATUS not-stored`, a line `name:value` for each header line, and an
 //! empty line. No field value can hold a line feed, and no name a colon, so nothing has to be escaped; the empty line shows
 //! that nothing was cut off. Whatever else is to be kept later is a new version.
+//!
+//! Version 2 is for responses with trailers (R6), and only for them: after the empty line a line `name:value` for each
+//! trailer, at least one, and another empty line. Programs that know version 1 only go on reading all other records, and
+//! report these as unreadable; they never take them for responses without trailers.
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
@@ -21,7 +25,7 @@ pub enum DecodeError {
     /// The first line doesn't say what it should.
     #[error("the recorded response has no valid status line")]
     Status,
-    /// A header line that HTTP doesn't allow, or too many of them.
+    /// A header line or trailer that HTTP doesn't allow, or too many of them.
     #[error("the recorded response has a header line that can't be sent")]
     Header,
     /// A body where the head says that there is none, or none where it says that there is one.
@@ -29,14 +33,16 @@ pub enum DecodeError {
     Body,
 }
 
+const VERSION_1: &[u8] = b"1 ";
+const VERSION_2: &[u8] = b"2 ";
 const STORED: &[u8] = b"stored";
 const NOT_STORED: &[u8] = b"not-stored";
 
 impl RecordedResponse {
-    /// The head as stores keep it: status, header lines, and whether there is a body. The body is kept beside it.
+    /// The head as stores keep it: status, header lines, trailers, and whether there is a body. The body is kept beside it.
     pub fn encode_head(&self) -> Vec<u8> {
         let mut head = Vec::with_capacity(512);
-        head.extend(b"1 ");
+        head.extend(if self.trailers.is_empty() { VERSION_1 } else { VERSION_2 });
         head.extend(self.status.as_str().as_bytes());
         head.push(b' ');
         head.extend(match self.body {
@@ -44,19 +50,20 @@ impl RecordedResponse {
             RecordedBody::NotStored => NOT_STORED,
         });
         head.push(b'\n');
-        for (name, value) in &self.headers {
-            head.extend(name.as_str().as_bytes());
-            head.push(b':');
-            head.extend(value.as_bytes());
-            head.push(b'\n');
+        encode_lines(&self.headers, &mut head);
+        if !self.trailers.is_empty() {
+            encode_lines(&self.trailers, &mut head);
         }
-        head.push(b'\n');
         head
     }
 
     /// The response that was kept as `head` and `body`; `None` is no body, which an empty one is not.
     pub fn decode(head: &[u8], body: Option<Bytes>) -> Result<Self, DecodeError> {
-        let lines = head.strip_prefix(b"1 ").ok_or(DecodeError::Version)?;
+        let (lines, has_trailers) = match (head.strip_prefix(VERSION_1), head.strip_prefix(VERSION_2)) {
+            (Some(lines), _) => (lines, false),
+            (None, Some(lines)) => (lines, true),
+            (None, None) => return Err(DecodeError::Version),
+        };
         let lines = lines.strip_suffix(b"\n\n").ok_or(DecodeError::Length)?;
         let mut lines = lines.split(|byte| *byte == b'\n');
         let (status, is_stored) = lines.next().and_then(status_line).ok_or(DecodeError::Status)?;
@@ -65,14 +72,37 @@ impl RecordedResponse {
             (false, None) => RecordedBody::NotStored,
             (true, None) | (false, Some(_)) => return Err(DecodeError::Body),
         };
-        let mut headers = HeaderMap::new();
-        for line in lines {
-            // The end came before the end: what follows an empty line is no part of the head.
-            let (name, value) = if line.is_empty() { Err(DecodeError::Length) } else { header_line(line) }?;
-            headers.try_append(name, value).map_err(|_| DecodeError::Header)?;
+        let (mut headers, mut trailers) = (HeaderMap::new(), HeaderMap::new());
+        if has_trailers {
+            decode_lines(lines.by_ref().take_while(|line| !line.is_empty()), &mut headers)?;
         }
-        Ok(Self { status, headers, body })
+        decode_lines(lines, if has_trailers { &mut trailers } else { &mut headers })?;
+        // Either the end came before the trailers did, or they were none and this is no head of version 2.
+        if has_trailers && trailers.is_empty() {
+            return Err(DecodeError::Length);
+        }
+        Ok(Self { status, headers, body, trailers })
     }
+}
+
+/// A line `name:value` each, and an empty line.
+fn encode_lines(lines: &HeaderMap, head: &mut Vec<u8>) {
+    for (name, value) in lines {
+        head.extend(name.as_str().as_bytes());
+        head.push(b':');
+        head.extend(value.as_bytes());
+        head.push(b'\n');
+    }
+    head.push(b'\n');
+}
+
+fn decode_lines<'a>(lines: impl Iterator<Item = &'a [u8]>, fields: &mut HeaderMap) -> Result<(), DecodeError> {
+    for line in lines {
+        // The end came before the end: what follows an empty line is no part of the head.
+        let (name, value) = if line.is_empty() { Err(DecodeError::Length) } else { header_line(line) }?;
+        fields.try_append(name, value).map_err(|_| DecodeError::Header)?;
+    }
+    Ok(())
 }
 
 /// `STATUS stored` or `STATUS not-stored`.

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use oncekey_core::RecordedResponse;
 use oncekey_core::policy::Recording;
-use oncekey_core::response::{DecodeError, RecordedBody, end_to_end, strip_own};
+use oncekey_core::response::{DecodeError, RecordedBody, end_to_end, end_to_end_trailers, strip_own};
 use proptest::prelude::*;
 
 fn headers(lines: &[(&str, &str)]) -> HeaderMap {
@@ -156,6 +156,7 @@ fn version_1_of_a_kept_head_stays_as_it_is() {
         status: StatusCode::CREATED,
         headers: headers(&[("Location", "/a:b"), ("Link", "1"), ("Link", " ")]),
         body: RecordedBody::Stored(Bytes::from_static(b"x")),
+        trailers: HeaderMap::new(),
     };
     assert_eq!(response.encode_head(), b"1 201 stored\nlocation:/a:b\nlink:1\nlink: \n\n");
     response.headers.clear();
@@ -163,12 +164,74 @@ fn version_1_of_a_kept_head_stays_as_it_is() {
     assert_eq!(response.encode_head(), b"1 201 not-stored\n\n");
 }
 
+/// Nor do those of version 2.
+#[test]
+fn version_2_of_a_kept_head_is_version_1_and_its_trailers() {
+    let mut response = RecordedResponse {
+        status: StatusCode::OK,
+        headers: headers(&[("A", "1")]),
+        body: RecordedBody::Stored(Bytes::from_static(b"x")),
+        trailers: headers(&[("Grpc-Status", "0"), ("B", "2"), ("B", "1")]),
+    };
+    assert_eq!(response.encode_head(), b"2 200 stored\na:1\n\ngrpc-status:0\nb:2\nb:1\n\n");
+    response.headers.clear();
+    assert_eq!(response.encode_head(), b"2 200 stored\n\ngrpc-status:0\nb:2\nb:1\n\n");
+    response.trailers.clear();
+    assert_eq!(response.encode_head(), b"1 200 stored\n\n", "programs that know no trailers read it");
+}
+
+#[test]
+fn trailers_that_frame_route_describe_or_carry_credentials_go_nowhere() {
+    let never = [
+        "Authorization",
+        "Connection",
+        "Content-Encoding",
+        "Content-Length",
+        "Content-Range",
+        "Content-Type",
+        "Cookie",
+        "Host",
+        "Keep-Alive",
+        "Proxy-Authenticate",
+        "Proxy-Authorization",
+        "Set-Cookie",
+        "TE",
+        "Trailer",
+        "Transfer-Encoding",
+        "Upgrade",
+        "WWW-Authenticate",
+    ];
+    let kept = [("Grpc-Status", "0"), ("X-Sum", "1"), ("X-Sum", "2"), ("Server-Timing", "a")];
+    let all: Vec<_> = never.map(|name| (name, "1")).into_iter().chain(kept).collect();
+    let passed = end_to_end_trailers(&headers(&all));
+    assert_eq!(passed, headers(&kept));
+    let response = RecordedResponse::of(
+        StatusCode::OK,
+        &HeaderMap::new(),
+        RecordedBody::Stored(Bytes::new()),
+        &Recording { store_set_cookie: true, ..Recording::default() },
+    );
+    assert_eq!(response.with_trailers(&headers(&all), &Recording::default()).trailers, headers(&kept));
+}
+
+#[test]
+fn of_trailers_no_more_is_recorded_than_of_headers() {
+    let recording = Recording { drop_headers: vec![HeaderName::from_static("x-trace")], ..Recording::default() };
+    let lines = [("Date", "d"), ("Age", "1"), ("Authentication-Info", "a"), ("X-Trace", "t"), ("X-Sum", "1")];
+    let response =
+        RecordedResponse::of(StatusCode::OK, &HeaderMap::new(), RecordedBody::Stored(Bytes::new()), &recording);
+    let response = response.with_trailers(&headers(&lines), &recording);
+    assert_eq!(response.trailers, headers(&[("X-Sum", "1")]));
+    assert!(response.without_body().trailers.is_empty());
+}
+
 #[test]
 fn a_head_that_was_not_kept_so_is_refused() {
     for (head, error) in [
         (&b""[..], DecodeError::Version),
         (b"1", DecodeError::Version),
-        (b"2 200 stored\n\n", DecodeError::Version),
+        (b"3 200 stored\n\n", DecodeError::Version),
+        (b"21 200 stored\n\n", DecodeError::Version),
         (b"12 200 stored\n\n", DecodeError::Version),
         (b"1 200 stored", DecodeError::Length),
         (b"1 200 stored\n", DecodeError::Length),
@@ -189,6 +252,14 @@ fn a_head_that_was_not_kept_so_is_refused() {
         (b"1 200 stored\na:b\r\n\n", DecodeError::Header),
         (b"1 200 stored\na:\0\n\n", DecodeError::Header),
         (b"1 200 not-stored\n\n", DecodeError::Body),
+        (b"2 200 stored\n\n", DecodeError::Length),
+        (b"2 200 stored\na:b\n\n", DecodeError::Length),
+        (b"2 200 stored\na:b\n\n\n", DecodeError::Length),
+        (b"2 200 stored\na:b\n\n\n\n", DecodeError::Length),
+        (b"2 200 stored\na:b\n\nc:d\n", DecodeError::Length),
+        (b"2 200 stored\na:b\n\nc:d\n\ne:f\n\n", DecodeError::Length),
+        (b"2 200 stored\n\nC:d\n\n", DecodeError::Header),
+        (b"2 200 stored\n\nc\n\n", DecodeError::Header),
     ] {
         assert_eq!(RecordedResponse::decode(head, Some(Bytes::new())), Err(error), "{}", head.escape_ascii());
     }
@@ -211,13 +282,17 @@ fn response() -> impl Strategy<Value = RecordedResponse> {
     let name = prop_oneof!["[a-c]", "[a-z0-9!#$%&'*+.^_`|~-]{1,12}"];
     let value = prop::collection::vec(prop_oneof![Just(b'\t'), 0x20..0x7fu8, 0x80..=0xffu8], 0..12);
     let body = prop::option::of(prop::collection::vec(any::<u8>(), 0..12));
-    (100..1000u16, prop::collection::vec((name, value), 0..8), body).prop_map(|(status, lines, body)| {
+    let lines = prop::collection::vec((name, value), 0..8);
+    let lines = lines.prop_map(|lines| {
         let mut headers = HeaderMap::new();
         for (name, value) in lines {
             headers.append(name.parse::<HeaderName>().unwrap(), HeaderValue::from_bytes(&value).unwrap());
         }
+        headers
+    });
+    (100..1000u16, lines.clone(), body, lines).prop_map(|(status, headers, body, trailers)| {
         let body = body.map_or(RecordedBody::NotStored, |bytes| RecordedBody::Stored(bytes.into()));
-        RecordedResponse { status: StatusCode::from_u16(status).unwrap(), headers, body }
+        RecordedResponse { status: StatusCode::from_u16(status).unwrap(), headers, body, trailers }
     })
 }
 
@@ -246,7 +321,7 @@ proptest! {
 
     #[test]
     fn what_is_read_from_any_bytes_is_what_they_say(
-        start in "(1 [0-9]{3} (not-)?stored\n|1 |)", rest in prop::collection::vec(any::<u8>(), 0..40), end in "(\n\n|)"
+        start in "([12] [0-9]{3} (not-)?stored\n(a:b\n\n)?|[12] |)", rest in prop::collection::vec(any::<u8>(), 0..40), end in "(\n\n|)"
     ) {
         let head = [start.as_bytes(), &rest, end.as_bytes()].concat();
         for body in [None, Some(Bytes::new())] {

@@ -129,7 +129,7 @@ impl Upstream {
             Run::Panic => panic!("asked to panic"),
             Run::Hang => std::future::pending().await,
             Run::Stream(rest) => {
-                let response = RecordedResponse { body: RecordedBody::NotStored, ..response };
+                let response = response.without_body();
                 let rest = Box::pin(async move {
                     rest.pass().await;
                     self.ended.fetch_add(1, Ordering::SeqCst);
@@ -148,5 +148,5 @@ pub(crate) fn fingerprint(of: u8) -> Fingerprint {
 
 fn answer(run: u32) -> RecordedResponse {
     let body = RecordedBody::Stored(format!("run {run}").into());
-    RecordedResponse { status: StatusCode::CREATED, headers: HeaderMap::new(), body }
+    RecordedResponse { status: StatusCode::CREATED, headers: HeaderMap::new(), body, trailers: HeaderMap::new() }
 }

@@ -56,10 +56,23 @@ pub async fn header_lines_are_kept(f: Fixture) {
     headers.insert(HeaderName::from_static("x-empty"), HeaderValue::from_static(""));
     headers.append(HeaderName::from_static("x-tab"), HeaderValue::from_static("a\tb, c: d"));
     let body = RecordedBody::Stored(Bytes::from_static(b"{}"));
-    let response = RecordedResponse { status: StatusCode::OK, headers, body: body.clone() };
+    let response = RecordedResponse { status: StatusCode::OK, headers, body, trailers: HeaderMap::new() };
+    let bare = RecordedResponse { headers: HeaderMap::new(), ..response.clone() };
     round_trip(&f, "lines", Event::Complete, Arc::new(response)).await;
-    let bare = RecordedResponse { status: StatusCode::OK, headers: HeaderMap::new(), body };
     round_trip(&f, "none", Event::Complete, Arc::new(bare)).await;
+}
+
+/// Trailers, with and without header lines before them and a body (R6).
+pub async fn trailers_are_kept(f: Fixture) {
+    let mut response = RecordedResponse::clone(&samples::response("x"));
+    for sum in ["2", "1", "2", "\u{e9}"] {
+        response.trailers.append(HeaderName::from_static("x-sum"), HeaderValue::from_str(sum).expect("a value"));
+    }
+    response.trailers.insert(HeaderName::from_static("grpc-message"), HeaderValue::from_static(""));
+    round_trip(&f, "trailers", Event::Complete, Arc::new(response.clone())).await;
+    response.headers.clear();
+    response.body = RecordedBody::Stored(Bytes::new());
+    round_trip(&f, "trailers-only", Event::Fail, Arc::new(response)).await;
 }
 
 /// Statuses from end to end, also those without a body and without a name.

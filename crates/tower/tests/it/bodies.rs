@@ -31,10 +31,14 @@ pub(crate) fn chunked<const N: usize>(chunks: [&'static [u8]; N]) -> TestBody {
     pieces(chunks.map(|chunk| Ok(Bytes::from_static(chunk))))
 }
 
-/// A body with trailers.
+/// A body with a trailer.
 pub(crate) fn with_trailers(bytes: &'static str) -> TestBody {
-    let trailers = HeaderMap::from_iter([(HeaderName::from_static("x-sum"), HeaderValue::from_static("1"))]);
-    let frames = [Frame::data(Bytes::from_static(bytes.as_bytes())), Frame::trailers(trailers)];
+    followed_by(bytes, HeaderMap::from_iter([(HeaderName::from_static("x-sum"), HeaderValue::from_static("1"))]))
+}
+
+/// A body of unknown length with trailers.
+pub(crate) fn followed_by(bytes: impl Into<Bytes>, trailers: HeaderMap) -> TestBody {
+    let frames = [Frame::data(bytes.into()), Frame::trailers(trailers)];
     StreamBody::new(stream::iter(frames.map(Ok))).boxed_unsync()
 }
 

@@ -18,4 +18,5 @@ mod requests;
 mod routes;
 mod scopes;
 mod streams;
+mod trailers;
 mod waiting;

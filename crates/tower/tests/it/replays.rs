@@ -3,10 +3,9 @@
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, Response};
 use http_body::Body;
-use http_body_util::BodyExt;
 use oncekey_core::policy::Policy;
 
-use crate::bodies::{all_bytes, chunked, full, with_trailers};
+use crate::bodies::{all_bytes, chunked, full};
 use crate::harness::*;
 
 /// First answer and replay of one key.
@@ -200,19 +199,5 @@ async fn a_body_of_just_max_response_is_kept_and_one_byte_more_is_not() {
             assert_eq!(problem(&again), (!kept).then_some("response-not-stored"), "{len} in chunks of {chunk}");
             assert_eq!(world.runs(), 1);
         }
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn trailers_are_part_of_neither_and_not_announced() {
-    for stream in [false, true] {
-        let answer = || Response::builder().header("Trailer", "X-Sum").body(with_trailers("body")).unwrap();
-        let world = Setup::governed(|policy| policy.recording.stream = stream).start(Upstream::answering(answer)).await;
-        for request in [post("k").body(with_trailers("{}")).unwrap(), post("k").body(full("{}")).unwrap()] {
-            let answer = world.head(request).await;
-            assert!(lines(&answer, "Trailer").is_empty());
-            assert!(answer.into_body().collect().await.unwrap().trailers().is_none());
-        }
-        assert_eq!(world.runs(), 1, "with and without trailers it is the same request");
     }
 }
