@@ -191,6 +191,8 @@ impl<A: Send + 'static> Node<A> {
             self.cut.cancel();
             let _ = timeout(self.settings.store_timeout, self.executions.wait()).await;
         }
+        // Nothing is claimed any more in the name of a node that is about to be gone.
+        self.inflight.close();
         self.background.stop.cancel();
         self.background.tasks.close();
         // No heartbeat may come after the retirement; the tasks end at their next step.

@@ -114,6 +114,14 @@ impl ResponseBody {
         self
     }
 
+    /// What is left of a whole body.
+    pub(crate) fn whole_bytes(&self) -> Option<&Bytes> {
+        match &self.0 {
+            Inner::Whole { bytes, .. } => Some(bytes),
+            Inner::Streaming(_) => None,
+        }
+    }
+
     /// The trailers of a whole body, if it has any.
     pub(crate) fn trailers(&self) -> Option<&HeaderMap> {
         match &self.0 {

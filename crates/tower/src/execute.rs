@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::header::{CONTENT_TYPE, RETRY_AFTER};
+use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderName, Request, Response, response};
 use http_body::{Body, Frame};
 use http_body_util::BodyExt;
@@ -18,6 +18,7 @@ use crate::answer;
 use crate::body::{BodyError, RequestBody, ResponseBody};
 use crate::budget::{Pool, Share, UNCOUNTED};
 use crate::gathered::Gathered;
+use crate::grpc;
 use crate::request::KeyedRequest;
 use crate::stream::{Begun, stream};
 use crate::trailers;
@@ -173,8 +174,8 @@ impl Arrived {
         media_type.split(';').next().is_some_and(|name| name.trim().eq_ignore_ascii_case("text/event-stream"))
     }
 
-    fn verdict(&self) -> Verdict {
-        self.policy.recording.verdict(self.head.status, self.head.headers.contains_key(RETRY_AFTER))
+    fn verdict(&self, trailers: Option<&HeaderMap>) -> Verdict {
+        grpc::verdict(self.head.status, &self.head.headers, trailers, &self.policy.recording)
     }
 
     fn recorded(&self, body: RecordedBody) -> RecordedResponse {
@@ -182,7 +183,7 @@ impl Arrived {
     }
 
     fn whole(self, bytes: Bytes, trailers: HeaderMap, share: Option<Share>) -> Executed<Response<ResponseBody>> {
-        let (verdict, response) = (self.verdict(), self.recorded(RecordedBody::Stored(bytes.clone())));
+        let (verdict, response) = (self.verdict(Some(&trailers)), self.recorded(RecordedBody::Stored(bytes.clone())));
         let response = response.with_trailers(&trailers, &self.policy.recording);
         let body = match share {
             Some(share) => ResponseBody::budgeted(bytes, share),
@@ -196,7 +197,7 @@ impl Arrived {
         R: Body<Data = Bytes> + Send + 'static,
         R::Error: Into<BodyError>,
     {
-        let (verdict, response) = (self.verdict(), self.recorded(RecordedBody::NotStored));
+        let (verdict, response) = (self.verdict(None), self.recorded(RecordedBody::NotStored));
         let (body, rest) = stream(begun, trailers::passing(body, self.key_header), give_up);
         Executed::Streaming { first: answer::first(self.head, body), response, verdict, rest: Box::pin(rest) }
     }

@@ -5,7 +5,6 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
-use http::header::RETRY_AFTER;
 use http::{Request, Response};
 use http_body::Body;
 use oncekey_core::policy::Verdict;
@@ -21,6 +20,7 @@ use crate::body::{BodyError, RequestBody, ResponseBody};
 use crate::budget::Budget;
 use crate::counts::{Counted, RouteCounts};
 use crate::execute::Inner;
+use crate::grpc;
 use crate::intake;
 use crate::keyed::{Looked, SentKey, look};
 use crate::own_answers::problem_response;
@@ -98,6 +98,7 @@ where
         let route = shared.routes.get(number);
         let (head, body) = request.into_parts();
         let looked = look(&head, &route.guard, &shared.namespace);
+        let is_grpc = grpc::is_spoken(&head.headers);
         let request = Request::from_parts(head, body);
         match looked {
             Looked::NoKey => {
@@ -105,11 +106,11 @@ where
                 pass(inner, request)
             }
             Looked::Refused(problem, sent) => {
-                let refusal = Guarded { shared, number }.refuse(&problem, sent.as_ref());
+                let refusal = Guarded { shared, number, is_grpc }.refuse(&problem, sent.as_ref());
                 Box::pin(async move { Ok(refusal) })
             }
             Looked::Keyed { identity, sent } => {
-                let guarded = Guarded { shared, number };
+                let guarded = Guarded { shared, number, is_grpc };
                 // Readiness may be a place that others wait for, and a keyed request needs none before it executes, if it
                 // does: it is given back here and asked for again then.
                 let unready = inner.clone();
@@ -140,6 +141,7 @@ where
 struct Guarded {
     shared: Arc<Shared>,
     number: usize,
+    is_grpc: bool,
 }
 
 /// Counts a request once, also if its client leaves before it is answered and its future is dropped.
@@ -187,6 +189,9 @@ impl Guarded {
             Ok(body) => body,
             Err(problem) => return self.problem(&problem, Some(&sent)),
         };
+        if let Some(problem) = grpc::refuses(&body.bytes).filter(|_| self.is_grpc) {
+            return self.problem(&problem, Some(&sent));
+        }
         count.outcome = Counted::InProgress;
         let announced = trailers::are_announced_to(&head);
         let request = Arc::new(KeyedRequest { head, body });
@@ -268,10 +273,9 @@ impl Guarded {
         id: RecordId,
     ) -> Result<Response<ResponseBody>, Problem> {
         let recording = &self.route().policy.recording;
-        let has_retry_after = response.headers.contains_key(RETRY_AFTER);
         // Whoever waited for a streamed answer after which a retry may run has nothing to get but that retry (W4, E8).
         if response.body == RecordedBody::NotStored
-            && recording.verdict(response.status, has_retry_after) != Verdict::Completed
+            && grpc::verdict(response.status, &response.headers, None, recording) != Verdict::Completed
         {
             return Err(Problem::new(Code::InProgress));
         }
@@ -287,7 +291,12 @@ impl Guarded {
     fn problem(&self, problem: &Problem, sent: Option<&SentKey>) -> Response<ResponseBody> {
         self.counts().problem(problem.code);
         let Route { own_answers, policy, .. } = self.route();
-        let mut answer = problem_response(problem, own_answers, Some(policy.timing.retry_after));
+        let retry_after = policy.timing.retry_after;
+        let mut answer = if self.is_grpc {
+            grpc::problem_response(problem, own_answers, retry_after)
+        } else {
+            problem_response(problem, own_answers, Some(retry_after))
+        };
         if let Some(sent) = sent {
             answer.headers_mut().insert(sent.header.clone(), sent.value.clone());
         }

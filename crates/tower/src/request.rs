@@ -10,6 +10,7 @@ use oncekey_engine::Attempt;
 
 use crate::answer::{OPERATION_ID, ascii};
 use crate::body::RequestBody;
+use crate::grpc;
 use crate::intake::Intake;
 
 const ATTEMPT: HeaderName = HeaderName::from_static("oncekey-attempt");
@@ -43,6 +44,7 @@ impl KeyedRequest {
         head.headers.insert(OPERATION_ID, ascii(attempt.id));
         head.headers.insert(ATTEMPT, HeaderValue::from(attempt.number));
         head.headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity")); // R4
+        head.headers.remove(grpc::TIMEOUT);
         head.extensions.insert(attempt);
         let bytes = self.body.bytes.clone();
         let body = match &self.body.share {

@@ -25,6 +25,29 @@ pub struct Route {
     pub own_answers: OwnAnswers,
 }
 
+impl Default for Route {
+    /// Every POST, PUT, PATCH and DELETE, under the built-in values of the protocol.
+    fn default() -> Self {
+        let methods = vec![Method::POST, Method::PUT, Method::PATCH, Method::DELETE];
+        Self {
+            methods,
+            path: None,
+            guard: Guard::default(),
+            policy: Arc::default(),
+            own_answers: OwnAnswers::default(),
+        }
+    }
+}
+
+impl Route {
+    /// The same on one path: exact, `{name}` takes one segment, `{*rest}` the tail.
+    pub fn at(path: impl Into<String>) -> Self {
+        let path = path.into();
+        let policy = Policy { route: path.clone(), ..Policy::default() };
+        Self { path: Some(path), policy: Arc::new(policy), ..Self::default() }
+    }
+}
+
 /// How a request of a route becomes an operation: where its key and scope are, what counts as the same request.
 #[derive(Clone, Debug)]
 pub struct Guard {

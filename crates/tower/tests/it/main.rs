@@ -6,6 +6,8 @@
 mod bodies;
 mod budget;
 mod counting;
+mod frameworks;
+mod grpc;
 mod harness;
 mod keys;
 mod outcomes;
@@ -17,6 +19,7 @@ mod replays;
 mod requests;
 mod routes;
 mod scopes;
+mod starting;
 mod streams;
 mod trailers;
 mod waiting;
