@@ -11,6 +11,27 @@
 //! What it promises is the protocol's `hold`: an execution whose outcome nobody knows is never executed again. What it
 //! can't promise: between the last check of a claim and the first byte of its execution the process can be paused for
 //! longer than the lease (E10). Nobody else executes meanwhile, so that costs a wrong `unknown`, not a second execution.
+//!
+//! Without HTTP it runs any async operation once, by the scope and the key it is told, such as a queue's message:
+//!
+//! ```
+//! use std::sync::Arc;
+//! use oncekey_engine::{Engine, Job, Once, Settings};
+//! use oncekey_store::{MemoryStore, SystemClock};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let clock = Arc::new(SystemClock);
+//! let engine = Engine::start(Arc::new(MemoryStore::new(clock.clone())), clock, Settings::default()).await?;
+//! for delivery in ["first", "again"] {
+//!     let job = Job::new("send-invoice", "acc-1", "message-7")?.with_input("12 EUR");
+//!     let sent = engine.once(job, |_| async { Ok::<_, std::io::Error>("invoice 1 sent") }).await;
+//!     assert_eq!(sent, Once::Done { result: Some("invoice 1 sent".into()), replayed: delivery == "again" });
+//! }
+//! engine.shutdown(std::time::Duration::from_secs(70)).await;
+//! # Ok(())
+//! # }
+//! ```
 
 pub mod fault;
 
@@ -22,6 +43,7 @@ mod engine;
 mod flight;
 mod lead;
 mod node;
+mod once;
 mod poller;
 mod random;
 mod recorder;
@@ -34,4 +56,5 @@ pub use attempt::{Attempt, NotExecuted};
 pub use call::{Call, Ended, Executed, Work};
 pub use engine::Engine;
 pub use node::sweep;
+pub use once::{InvalidJob, Job, Once};
 pub use settings::Settings;

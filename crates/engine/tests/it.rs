@@ -19,6 +19,8 @@ mod logs;
 mod mismatch;
 #[path = "it/nodes.rs"]
 mod nodes;
+#[path = "it/once.rs"]
+mod once;
 #[path = "it/one_execution.rs"]
 mod one_execution;
 #[path = "it/owning.rs"]
