@@ -1,6 +1,7 @@
 //! `cargo xtask test`: everything that must hold before a change is merged, step by step.
 
 mod applications;
+mod features;
 
 use std::time::Duration;
 
@@ -19,17 +20,18 @@ struct Step {
 }
 
 /// All steps, in their order.
-const STEPS: [Step; 5] = [
+const STEPS: [Step; 6] = [
     Step { name: "fmt", run: || workspace::run(cargo().args(["fmt", "--all", "--check"])) },
     Step { name: "clippy", run: clippy },
     Step { name: "tidy", run: tidy::run },
+    Step { name: "features", run: features::check },
     Step { name: "unit", run: unit },
     Step { name: "doc", run: doc },
 ];
 
 fn clippy() -> Result {
     let mut command = cargo();
-    command.args(["clippy", "--workspace", "--all-targets"]).args(features()).args(["--", "-D", "warnings"]);
+    command.args(["clippy", "--workspace", "--all-targets"]).args(test_features()).args(["--", "-D", "warnings"]);
     workspace::run(&mut command)
 }
 
@@ -37,7 +39,7 @@ fn clippy() -> Result {
 fn unit() -> Result {
     let applications = applications::set_up()?;
     let mut command = cargo();
-    command.args(["test", "--workspace"]).args(features()).envs(applications);
+    command.args(["test", "--workspace"]).args(test_features()).envs(applications);
     workspace::run(&mut command)
 }
 
@@ -45,7 +47,7 @@ fn doc() -> Result {
     workspace::run(cargo().args(["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings"))
 }
 
-fn features() -> Vec<String> {
+fn test_features() -> Vec<String> {
     vec!["--features".to_owned(), TEST_FEATURES.join(",")]
 }
 

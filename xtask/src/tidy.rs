@@ -4,6 +4,7 @@
 
 mod edges;
 mod files;
+mod native;
 mod source;
 mod words;
 
@@ -36,6 +37,7 @@ pub(crate) fn run() -> Result {
         return Err(format!("cargo metadata failed: {}", String::from_utf8_lossy(&metadata.stderr)).into());
     }
     let mut findings = edges::check(&serde_json::from_slice(&metadata.stdout)?);
+    findings.extend(native::check()?);
     for (path, text) in files::texts(root())? {
         findings.extend(source::check(&path, &text));
         findings.extend(words::check(&path, &text));

@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 use crate::change::{self, OnClaim, OnOutcome, OnResolution};
 use crate::{
     Claim, Claimed, Clock, Cursor, Filter, Found, Listed, Outcome, Page, Promise, Purged, Recorded, Resolution,
-    Resolved, Stats, Store, StoreError, Swept,
+    Resolved, Stats, Store, StoreError, Swept, SystemClock,
 };
 use table::{Kept, Table};
 
@@ -33,6 +33,13 @@ impl MemoryStore {
     /// An empty store whose time is `clock`'s.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         Self { clock, table: Mutex::new(Table::default()) }
+    }
+}
+
+impl Default for MemoryStore {
+    /// An empty store on the machine's clocks.
+    fn default() -> Self {
+        Self::new(Arc::new(SystemClock))
     }
 }
 

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::Finding;
 
 /// Every crate of the workspace, and those of its siblings that its own code may name.
-const EDGES: [(&str, &[&str]); 10] = [
+const EDGES: [(&str, &[&str]); 15] = [
     ("oncekey-core", &[]),
     ("oncekey-store", &["oncekey-core"]),
     ("oncekey-store-test", &["oncekey-core", "oncekey-store"]),
@@ -17,6 +17,11 @@ const EDGES: [(&str, &[&str]); 10] = [
         "oncekey-cli",
         &["oncekey-core", "oncekey-store", "oncekey-store-sqlite", "oncekey-engine", "oncekey-admin", "oncekey-tower"],
     ),
+    ("oncekey", &["oncekey-core", "oncekey-store", "oncekey-store-sqlite", "oncekey-engine", "oncekey-tower"]),
+    ("example-axum", &["oncekey"]),
+    ("example-hyper", &["oncekey"]),
+    ("example-jobs", &["oncekey"]),
+    ("example-tonic", &["oncekey"]),
     ("oncekey-testkit", &[]),
     ("xtask", &["oncekey-testkit"]),
 ];
@@ -85,7 +90,8 @@ mod tests {
     }
 
     #[test]
-    fn only_the_program_names_a_concrete_store() {
+    fn only_the_program_and_the_facade_name_a_concrete_store() {
+        assert!(with("oncekey", "oncekey-store-sqlite", None).is_empty());
         assert_eq!(with("oncekey-engine", "oncekey-store-sqlite", None).len(), 1);
         assert_eq!(with("oncekey-admin", "oncekey-store-sqlite", Some("build")).len(), 1);
     }
