@@ -34,11 +34,13 @@ pub struct Verdict {
 pub enum InvalidVerdict {
     /// Not JSON, or not of the shape.
     #[error(
-        "{0}; a verdict is {{\"as\":\"completed\",\"response\":{{\"status\",\"headers\",\"body\" or \"body_base64\"}}}} or {{\"as\":\"failed\"}}, both with an optional \"reason\""
+        "{0}; a verdict is {{\"as\":\"completed\",\"response\":{{\"status\",\"headers\",\"body\" or \"body_base64\", and \"trailers\" if it had any}}}} or {{\"as\":\"failed\"}}, both with an optional \"reason\""
     )]
     Shape(serde_json::Error),
     /// `--response` or a file that is not of a response's shape.
-    #[error("{0}; a response is {{\"status\",\"headers\",\"body\" or \"body_base64\"}}")]
+    #[error(
+        "{0}; a response is {{\"status\",\"headers\",\"body\" or \"body_base64\", and \"trailers\" if it had any}}"
+    )]
     ResponseShape(serde_json::Error),
     /// Retries must be answered with something.
     #[error("\"as\":\"completed\" needs the \"response\" that retries will get")]
@@ -140,6 +142,8 @@ struct ResponseJson {
     headers: HeaderLines,
     body: Option<String>,
     body_base64: Option<String>,
+    #[serde(default)]
+    trailers: HeaderLines,
 }
 
 impl ResponseJson {
@@ -158,7 +162,11 @@ impl ResponseJson {
         // and so its own settings of them, isn't known here; the built-in ones are the careful ones.
         let mut headers = end_to_end(&self.headers.read()?);
         strip_own(&mut headers, &KEY_HEADER);
-        Ok(RecordedResponse::of(status, &headers, RecordedBody::Stored(body), &Recording::default()))
+        let mut trailers = self.trailers.read()?;
+        strip_own(&mut trailers, &KEY_HEADER);
+        let recording = Recording::default();
+        let response = RecordedResponse::of(status, &headers, RecordedBody::Stored(body), &recording);
+        Ok(response.with_trailers(&trailers, &recording))
     }
 }
 

@@ -181,6 +181,9 @@ pub struct ResponseView {
     /// The body.
     #[serde(flatten)]
     pub body: BodyView,
+    /// The trailers in their order, each as `[name, value]`; not there when there are none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub trailers: Vec<(String, String)>,
 }
 
 impl std::fmt::Debug for ResponseView {
@@ -213,7 +216,8 @@ impl ResponseView {
                 Err(_) => BodyView::BodyBase64(STANDARD.encode(bytes)),
             },
         };
-        Self { status: response.status.as_u16(), headers: header_lines(&response.headers), body }
+        let (headers, trailers) = (header_lines(&response.headers), header_lines(&response.trailers));
+        Self { status: response.status.as_u16(), headers, body, trailers }
     }
 }
 

@@ -39,11 +39,11 @@
 //!
 //! # How it behaves
 //!
-//! - A request is guarded if a [`Route`](crate::Route) says so; by default every POST, PUT, PATCH and DELETE. Without a key it
+//! - A request is guarded if a [`Route`] says so; by default every POST, PUT, PATCH and DELETE. Without a key it
 //!   passes untouched, unless the route requires one.
 //! - A key lives in a scope: whose key it is. By default that is what `X-Account-Id` says, and a request without it is refused.
 //!   Behind a proxy that doesn't set that field, read the scope from your own session or token by a
-//!   [`ScopeReader`](crate::ScopeReader).
+//!   [`ScopeReader`].
 //! - The same key with another request is 409 `key-reused`. A duplicate of a running request waits a second, then gets 202.
 //! - Answers of any status are recorded and replayed, but for those that invite a retry (401, 403, 408, 425, 429, a 503 with
 //!   `Retry-After`), and those that leave it open whether it took effect (502, 504, a 503 without).

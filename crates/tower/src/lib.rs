@@ -13,6 +13,35 @@
 //! sources; any other error leaves the outcome `unknown`. The text of either is logged, so it must not hold bodies,
 //! credentials or keys (P2). A keyed request asks the service whether it is ready when it is about to be executed, not
 //! before: replays and waiters take no place in a concurrency limit, and a service that doesn't get ready ran nothing.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use http::{Request, Response};
+//! use http_body_util::{BodyExt, Full};
+//! use oncekey_store::MemoryStore;
+//! use oncekey_tower::{BodyError, Oncekey, Options, RequestBody};
+//! use tower::{ServiceBuilder, ServiceExt};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), BodyError> {
+//! async fn place(order: Request<RequestBody>) -> Result<Response<Full<bytes::Bytes>>, BodyError> {
+//!     Ok(Response::new(Full::new(order.into_body().collect().await?.to_bytes())))
+//! }
+//! let oncekey = Oncekey::start(Arc::new(MemoryStore::default()), Options::default()).await?;
+//! let service = ServiceBuilder::new().layer(oncekey.layer()).service_fn(place);
+//! for replayed in [false, true] {
+//!     let order = Request::post("/orders").header("Idempotency-Key", "k").header("X-Account-Id", "acc-1");
+//!     let answer = service.clone().oneshot(order.body(Full::<bytes::Bytes>::from("tea"))?).await?;
+//!     assert_eq!(answer.headers().contains_key("Idempotent-Replayed"), replayed);
+//! }
+//! oncekey.shutdown().await;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Caveats: a layer behind a router that takes the front off the path (axum's `nest`) sees, guards and compares what is left of
+//! it. The trailers of requests are dropped; those of answers are recorded (R6). gRPC calls are guarded if they send one
+//! message; what their statuses mean is told in `docs/decisions/0026-grpc.md`.
 
 mod answer;
 mod body;

@@ -112,6 +112,19 @@ async fn bodies_headers_and_bytes_are_taken_in_either_spelling() {
 }
 
 #[tokio::test]
+async fn a_response_with_trailers_is_taken_and_shown() {
+    let world = world().await;
+    let id = world.unknown("k-1").await;
+    let trailers =
+        json!([["grpc-status", "0"], ["Content-Length", "7"], ["Oncekey-Outcome", "failed"], ["x-sum", "1"]]);
+    let verdict = json!({"as": "completed", "response": {"status": 200, "body": "x", "trailers": trailers}});
+    assert_eq!(resolve(&world, id, &verdict.to_string()).await.status, 200);
+    let shown = world.get(&format!("/api/records/{id}?body=true")).await.json();
+    let kept = json!([["grpc-status", "0"], ["x-sum", "1"]]);
+    assert_eq!(shown["response"], json!({"status": 200, "headers": [], "body": "x", "trailers": kept}));
+}
+
+#[tokio::test]
 async fn what_is_not_recorded_of_an_upstream_is_not_taken_from_an_operator() {
     let world = world().await;
     let id = world.unknown("k-1").await;

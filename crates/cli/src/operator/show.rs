@@ -101,12 +101,18 @@ fn fields(record: &RecordView) -> String {
 
 fn exchange(response: Option<&ResponseView>) -> String {
     let Some(response) = response else { return "\nNo response is recorded.\n".to_owned() };
-    let head: String =
-        response.headers.iter().map(|(name, value)| [name, ": ", &visible(value), "\n"].concat()).collect();
+    let lines = |lines: &[(String, String)]| -> String {
+        lines.iter().map(|(name, value)| [name, ": ", &visible(value), "\n"].concat()).collect()
+    };
+    let head = lines(&response.headers);
     let body = match &response.body {
         BodyView::Body(body) => visible_lines(body),
         BodyView::BodyBase64(body) => format!("(base64) {body}"),
         BodyView::BodyStored(_) => "(the body was not kept)".to_owned(),
     };
-    format!("\n{}\n{head}\n{body}\n", response.status)
+    let trailers = match &response.trailers[..] {
+        [] => String::new(),
+        trailers => format!("\n(trailers)\n{}", lines(trailers)),
+    };
+    format!("\n{}\n{head}\n{body}\n{trailers}", response.status)
 }

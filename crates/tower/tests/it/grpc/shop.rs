@@ -10,6 +10,7 @@ use futures_util::{FutureExt, Stream};
 use http::HeaderValue;
 use http_body::Frame;
 use http_body_util::BodyExt;
+use oncekey_engine::Attempt;
 use oncekey_tower::IdempotencyLayer;
 use parking_lot::Mutex;
 use tokio::net::TcpListener;
@@ -112,6 +113,9 @@ impl Service<Request<Order>> for Shop {
     }
 
     fn call(&mut self, request: Request<Order>) -> Self::Future {
+        let (keyed, attempt) =
+            (request.metadata().contains_key("idempotency-key"), request.extensions().get::<Attempt>());
+        assert_eq!(attempt.map(|attempt| attempt.number >= 1), keyed.then_some(true), "a handler sees its attempt");
         let number = self.runs.fetch_add(1, Ordering::SeqCst) + 1;
         (self.handler)(number, request.into_inner())
     }
