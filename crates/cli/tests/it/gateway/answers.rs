@@ -54,6 +54,28 @@ async fn every_byte_comes_back_however_the_upstream_frames_it() {
     gateway.end().await;
 }
 
+/// To clients that say that they take any (R6); others get the same without.
+#[tokio::test]
+async fn trailers_come_with_the_first_answer_and_its_replay() {
+    let upstream = CountingUpstream::start().await;
+    let gateway = Gateway::start(&upstream.url(), "").await;
+    let script = ["X-Test-Framing: chunked", "X-Test-Trailer: X-Sum: 7", "X-Test-Trailer: Set-Cookie: a=1"];
+    let taking = [&script[..], &["TE: trailers", "Connection: TE"]].concat();
+    let (first, replay) = twice(&gateway, &raw_order("trailers", &taking)).await;
+    for answer in [&first, &replay] {
+        assert_eq!(answer.values("trailer"), ["x-sum"], "{answer:?}");
+        assert_eq!(answer.trailers, [("x-sum".to_owned(), "7".to_owned())], "{answer:?}");
+    }
+    let mut client = gateway.raw().await;
+    client.write(&raw_order("trailers", &script)).await.expect("sent");
+    let without = client.read_answer().await.expect("an answer");
+    assert_eq!(without.values("idempotent-replayed"), ["true"]);
+    assert!(without.trailers.is_empty() && without.values("trailer").is_empty(), "{without:?}");
+    assert!(without.body == first.body);
+    assert_eq!(upstream.executions("acc-1", "trailers"), 1);
+    gateway.end().await;
+}
+
 #[tokio::test]
 async fn answers_without_a_body_and_redirects_and_errors_are_replayed_as_they_are() {
     let upstream = CountingUpstream::start().await;
