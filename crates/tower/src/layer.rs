@@ -189,7 +189,9 @@ impl Guarded {
             Ok(body) => body,
             Err(problem) => return self.problem(&problem, Some(&sent)),
         };
-        if let Some(problem) = grpc::refuses(&body.bytes).filter(|_| self.is_grpc) {
+        if self.is_grpc
+            && let Some(problem) = grpc::refuses(&body.bytes)
+        {
             return self.problem(&problem, Some(&sent));
         }
         count.outcome = Counted::InProgress;

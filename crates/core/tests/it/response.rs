@@ -139,6 +139,7 @@ fn an_upstream_can_not_speak_for_oncekey() {
     let mut answer = headers(&[
         ("Idempotent-Replayed", "true"),
         ("Oncekey-Problem", "key-reused"),
+        ("Oncekey-Problem-Json", "{}"),
         ("Oncekey-Operation-Id", "x"),
         ("Oncekey-Outcome", "completed"),
         ("X-Key", "echo"),
