@@ -5,6 +5,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use http::HeaderName;
+use http::header::{AUTHORIZATION, COOKIE};
 use oncekey_core::ScopeSource;
 use oncekey_tower::ScopeReader;
 
@@ -21,7 +22,7 @@ impl FromStr for ScopeFrom {
     fn from_str(text: &str) -> Result<Self, String> {
         match text.split_once(':') {
             None if text == "client-cert" => Err(format!("`{text}` is not in this version")),
-            Some(("cookie" | "jwt", _)) => Err(format!("`{text}` is not in this version")),
+            Some(("jwt", _)) => Err(format!("`{text}` is not in this version")),
             _ => match text.parse() {
                 Ok(source) => Ok(Self::Request(source)),
                 Err(error) => Err(format!("{error}")),
@@ -44,7 +45,9 @@ impl ScopeFrom {
     pub(crate) fn field(&self) -> Option<HeaderName> {
         match self {
             Self::Request(ScopeSource::Header(name)) => Some(name.clone()),
-            Self::Request(ScopeSource::Authorization | ScopeSource::Static(_)) => None,
+            Self::Request(ScopeSource::Cookie(_)) => Some(COOKIE),
+            Self::Request(ScopeSource::Authorization) => Some(AUTHORIZATION),
+            Self::Request(ScopeSource::Static(_)) => None,
         }
     }
 

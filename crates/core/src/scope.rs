@@ -15,6 +15,8 @@ use crate::field_name::Spelled;
 pub enum ScopeSource {
     /// `header:NAME`: the value of a request header, believed as sent (S4).
     Header(HeaderName),
+    /// `cookie:NAME`: SHA-256 of the value of a cookie, a credential too.
+    Cookie(Box<str>),
     /// `authorization`: SHA-256 of the `Authorization` field, so that the credential itself is in no record.
     Authorization,
     /// `static:VALUE`: one scope for all requests of the route.
@@ -27,7 +29,7 @@ pub enum ScopeSourceError {
     /// Not a source at all.
     #[error("`{0}` is no scope source")]
     Unknown(String),
-    /// `header:` without a header name, or `static:` without a usable value.
+    /// `header:` or `cookie:` without a name, or `static:` without a usable value.
     #[error("`{0}` needs a valid name or value after the colon")]
     Incomplete(String),
 }
@@ -42,6 +44,8 @@ impl FromStr for ScopeSource {
             Some(("header", name)) => {
                 HeaderName::from_bytes(name.as_bytes()).map(Self::Header).map_err(|_| incomplete())
             }
+            Some(("cookie", name)) if is_token(name) => Ok(Self::Cookie(name.into())),
+            Some(("cookie", _)) => Err(incomplete()),
             Some(("static", value)) => match Scope::new("static", value) {
                 Ok(_) => Ok(Self::Static(value.into())),
                 Err(_) => Err(incomplete()),
@@ -51,12 +55,19 @@ impl FromStr for ScopeSource {
     }
 }
 
+/// Whether a text can name a cookie: a token of RFC 9110.
+fn is_token(text: &str) -> bool {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    !text.is_empty() && text.bytes().all(allowed)
+}
+
 impl fmt::Display for ScopeSource {
     /// The source as it stands in a record's identity. A header is named in one spelling (`X-Account-Id`) however the
     /// configuration spells it, since header names don't know case and nodes must agree.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Header(name) => write!(f, "header:{}", Spelled(name)),
+            Self::Cookie(name) => write!(f, "cookie:{name}"),
             Self::Authorization => f.write_str("authorization"),
             Self::Static(_) => f.write_str("static"),
         }

@@ -1,5 +1,7 @@
 //! Where a request's scope is read from (S1, S2): the readers of a route, and the first of them that yields a value.
 
+mod cookie;
+
 use std::fmt;
 use std::sync::Arc;
 
@@ -71,6 +73,7 @@ impl From<ScopeSource> for ScopeReader {
         let name = source.to_string();
         Self::new(&name, move |head| match &source {
             ScopeSource::Header(field) => header(head, field, &source),
+            ScopeSource::Cookie(name) => Ok(cookie::value(&head.headers, name)?.map(Scope::digest)),
             ScopeSource::Authorization => authorization(head),
             ScopeSource::Static(value) => Ok(Some(value.to_string())),
         })

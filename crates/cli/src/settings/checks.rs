@@ -140,8 +140,15 @@ impl Check<'_> {
                         or strip it (S4)";
             self.warn(values, "scope", text);
         }
-        if scope.contains(&ScopeFrom::Request(ScopeSource::Authorization)) {
-            let text = "`authorization` changes with the token: a retry with a new token is a new operation (S4)";
+        for source in &scope {
+            let credential = match source {
+                ScopeFrom::Request(ScopeSource::Authorization) => "token",
+                ScopeFrom::Request(ScopeSource::Cookie(_)) => "session cookie",
+                ScopeFrom::Request(_) => continue,
+            };
+            let text = format!(
+                "`{source}` changes with the {credential}: a retry with a new {credential} is a new operation (S4)"
+            );
             self.warn(values, "scope", text);
         }
         let key_header = values.header("key_header");

@@ -105,7 +105,7 @@ impl Kind {
             }
             Self::TypeBase => "a URI or a path, to which the code is added".to_owned(),
             Self::FingerprintHeaders => "a list of header names, without Authorization".to_owned(),
-            Self::Scope => "a list of header:NAME, authorization, static:VALUE".to_owned(),
+            Self::Scope => "a list of header:NAME, cookie:NAME, authorization, static:VALUE".to_owned(),
             Self::Statuses => "a list of status codes from 200 to 599 and classes \"2xx\" to \"5xx\"".to_owned(),
             Self::Methods => "a list of methods in upper case, without GET, HEAD and OPTIONS".to_owned(),
         }

@@ -31,6 +31,12 @@ fn a_static_value_is_no_part_of_the_sources_name() {
 }
 
 #[test]
+fn a_cookies_name_keeps_its_case() {
+    assert_eq!(source("cookie:Sid").as_deref(), Ok("cookie:Sid"));
+    assert_eq!(source("cookie:__Host-sid").as_deref(), Ok("cookie:__Host-sid"));
+}
+
+#[test]
 fn what_no_request_says_by_itself_is_refused() {
     for text in [
         "",
@@ -46,7 +52,8 @@ fn what_no_request_says_by_itself_is_refused() {
     ] {
         assert_eq!(source(text), Err(ScopeSourceError::Unknown(text.to_owned())));
     }
-    for text in ["header:", "header: X-A", "header:X A", "header:é", "static:", "static:a\nb"] {
+    let incomplete = ["header:", "header: X-A", "header:X A", "header:é", "static:", "static:a\nb", "cookie:"];
+    for text in incomplete.into_iter().chain(["cookie:a b", "cookie:a=b", "cookie:a;b", "cookie: a", "cookie:é"]) {
         assert_eq!(source(text), Err(ScopeSourceError::Incomplete(text.to_owned())));
     }
 }

@@ -117,6 +117,53 @@ async fn namespaces_on_one_store_never_meet() {
     assert_eq!(same.runs(), 0);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_cookie_is_found_among_others_however_they_are_sent() {
+    let world = scoped(&["cookie:sid"]).start(Upstream::counting()).await;
+    assert!(!replayed(&world.send(with(&[("Cookie", "sid=a")])).await));
+    let same: [&[(&str, &str)]; 7] = [
+        &[("Cookie", "x=1; sid=a; y=2")],
+        &[("Cookie", "x=1;sid=a;")],
+        &[("Cookie", "x=1; sid = a ;y")],
+        &[("Cookie", "x=1"), ("Cookie", "sid=a"), ("Cookie", "y=2")],
+        &[("Cookie", "sid=a"), ("Cookie", "")],
+        &[("Cookie", "; ;=z;sid=a; SID=b; xsid=c; sidx=d")],
+        &[("Cookie", "x=sid=b; sid=a")],
+    ];
+    for fields in same {
+        assert!(replayed(&world.send(with(fields)).await), "{fields:?}");
+    }
+    for other in ["sid=A", "sid=\"a\"", "sid=a=", "sid=a b"] {
+        assert!(!replayed(&world.send(with(&[("Cookie", other)])).await), "{other}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cookie_is_in_no_record_and_its_source_is() {
+    let world = scoped(&["cookie:sid"]).start(Upstream::counting()).await;
+    world.send(with(&[("Cookie", "sid=secret")])).await;
+    let record = world.store.list(&Filter::default(), None, 10).await.unwrap().records.remove(0).record;
+    let digest = "2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b";
+    assert_eq!((record.identity.scope.source(), record.identity.scope.value()), ("cookie:sid", digest));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cookie_sent_twice_is_scope_invalid_and_none_leaves_the_next_source() {
+    let world = scoped(&["cookie:sid", "header:X-Tenant"]).start(Upstream::counting()).await;
+    for twice in ["sid=a; sid=b", "sid=a; sid=a", "sid=; sid=a"] {
+        let answer = world.send(with(&[("Cookie", twice), ("X-Tenant", "t")])).await;
+        assert_eq!(problem(&answer), Some("scope-invalid"), "{twice}");
+    }
+    let split = world.send(with(&[("Cookie", "sid=a"), ("Cookie", "sid=b")])).await;
+    assert_eq!(problem(&split), Some("scope-invalid"));
+    assert_eq!(world.runs(), 0);
+    assert!(!replayed(&world.send(with(&[("X-Tenant", "t")])).await));
+    for none in ["", "sid", "sid=", "sid= ;", "Sid=a"] {
+        assert!(replayed(&world.send(with(&[("Cookie", none), ("X-Tenant", "t")])).await), "{none}");
+    }
+    assert_eq!(problem(&world.send(with(&[("Cookie", "sid=")])).await), Some("scope-missing"));
+}
+
 /// What a layer in front found out about a request.
 #[derive(Clone)]
 struct Session(Result<Option<String>, InvalidScope>);

@@ -69,6 +69,11 @@ fn what_is_doubtful_is_warned_about() {
              must set or strip it (S4)",
         ),
         (
+            "[defaults]\nscope = [\"cookie:sid\"]",
+            "oncekey.toml:2:9: route.scope: `cookie:sid` changes with the session cookie: a retry with a new session cookie is \
+             a new operation (S4)",
+        ),
+        (
             "[defaults]\nscope = [\"authorization\"]",
             "oncekey.toml:2:9: route.scope: `authorization` changes with the token: a retry with a new token is a new \
              operation (S4)",

@@ -169,24 +169,24 @@ const REFUSALS: &[(&str, &str)] = &[
         "oncekey.toml:2:15: defaults.retry_after: a fraction of a second can't be sent in Retry-After; allowed: whole seconds from 0s to 1d",
     ),
     (
-        "[[route]]\nscope = [\n  \"header:X-A\",\n  \"cookie:sid\",\n]",
-        "oncekey.toml:4:3: route.scope: `cookie:sid` is not in this version; allowed: a list of header:NAME, authorization, static:VALUE",
+        "[[route]]\nscope = [\n  \"header:X-A\",\n  \"client-cert\",\n]",
+        "oncekey.toml:4:3: route.scope: `client-cert` is not in this version; allowed: a list of header:NAME, cookie:NAME, authorization, static:VALUE",
     ),
     (
         "[[route]]\nscope = [\"heder:X-A\"]",
-        "oncekey.toml:2:10: route.scope: `heder:X-A` is no scope source; allowed: a list of header:NAME, authorization, static:VALUE",
+        "oncekey.toml:2:10: route.scope: `heder:X-A` is no scope source; allowed: a list of header:NAME, cookie:NAME, authorization, static:VALUE",
     ),
     (
         "[[route]]\nscope = [\"header:Authorization\"]",
-        "oncekey.toml:2:10: route.scope: `header:Authorization` would write credentials into records; the source is `authorization`; allowed: a list of header:NAME, authorization, static:VALUE",
+        "oncekey.toml:2:10: route.scope: `header:Authorization` would write credentials into records; the source is `authorization`; allowed: a list of header:NAME, cookie:NAME, authorization, static:VALUE",
     ),
     (
         "[[route]]\nscope = []",
-        "oncekey.toml:2:9: route.scope: the list is empty; allowed: a list of header:NAME, authorization, static:VALUE",
+        "oncekey.toml:2:9: route.scope: the list is empty; allowed: a list of header:NAME, cookie:NAME, authorization, static:VALUE",
     ),
     (
         "[[route]]\nscope = \"authorization\"",
-        "oncekey.toml:2:9: route.scope: it must be a list, not a text; allowed: a list of header:NAME, authorization, static:VALUE",
+        "oncekey.toml:2:9: route.scope: it must be a list, not a text; allowed: a list of header:NAME, cookie:NAME, authorization, static:VALUE",
     ),
     (
         "[[route]]\nretry_status = [429, 600]",
