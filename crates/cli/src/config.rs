@@ -139,8 +139,10 @@ impl GuardedRoute {
         Route { guard: Guard { scope, ..self.route.guard.clone() }, ..self.route.clone() }
     }
 
-    /// The request fields that decide which record a request names (H2).
+    /// The request fields that decide which record a request names, here or further on (H2).
     pub(crate) fn naming_fields(&self) -> Vec<HeaderName> {
-        self.scope.iter().filter_map(ScopeFrom::field).chain([self.route.guard.key_header.clone()]).collect()
+        let Guard { key_header, forward_key_as, .. } = &self.route.guard;
+        let keys = [key_header].into_iter().chain(forward_key_as).cloned();
+        self.scope.iter().filter_map(ScopeFrom::field).chain(keys).collect()
     }
 }

@@ -58,8 +58,20 @@ impl Identity {
     /// The same on every node and for every attempt, so that a duplicate can name the operation before it has seen the
     /// record (P3, E11, L4).
     pub fn id(&self) -> RecordId {
+        RecordId(self.derived(b"oncekey/operation/v1", 8))
+    }
+
+    /// The key under which the upstream's own provider knows the operation (E11): derived as [`Identity::id`] is, so that it
+    /// is the same for every attempt and differs between scopes, but in another domain, so that neither tells the other. A
+    /// UUID that says version 4, since that is what providers check for.
+    pub fn forwarded_key(&self) -> String {
+        RecordId(self.derived(b"oncekey/forwarded-key/v1", 4)).to_string()
+    }
+
+    /// The first 128 bits of SHA-256 over a domain and the length-prefixed parts, laid out as a UUID.
+    fn derived(&self, domain: &[u8], version: u8) -> [u8; 16] {
         let mut hasher = Sha256::new();
-        hasher.update(b"oncekey/operation/v1");
+        hasher.update(domain);
         for part in [self.namespace.as_str(), self.scope.source(), self.scope.value(), self.key.as_str()] {
             hasher.update((part.len() as u64).to_be_bytes());
             hasher.update(part.as_bytes());
@@ -67,9 +79,9 @@ impl Identity {
         let digest = hasher.finalize();
         let mut bytes = [0; 16];
         bytes.copy_from_slice(&digest[..16]);
-        bytes[6] = (bytes[6] & 0x0f) | 0x80;
+        bytes[6] = (bytes[6] & 0x0f) | (version << 4);
         bytes[8] = (bytes[8] & 0x3f) | 0x80;
-        RecordId(bytes)
+        bytes
     }
 }
 

@@ -24,7 +24,7 @@ use crate::grpc;
 use crate::intake;
 use crate::keyed::{Looked, SentKey, look};
 use crate::own_answers::problem_response;
-use crate::request::KeyedRequest;
+use crate::request::{KeyedRequest, forwarded_key};
 use crate::route::{Route, Routes};
 use crate::trailers;
 
@@ -196,7 +196,8 @@ impl Guarded {
         }
         count.outcome = Counted::InProgress;
         let announced = trailers::are_announced_to(&head);
-        let request = Arc::new(KeyedRequest { head, body });
+        let forwarded = forwarded_key(&route.guard.forward_key_as, &identity);
+        let request = Arc::new(KeyedRequest { head, body, forwarded });
         let id = identity.id();
         let ended = self.shared.engine.run(self.call(inner, request, identity)).await;
         let (outcome, mut answer) = self.deliver(ended, &sent, id);

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use http::header::ACCEPT_ENCODING;
 use http::{HeaderName, HeaderValue, Request, request};
+use oncekey_core::Identity;
 use oncekey_core::fingerprint::{Fingerprint, Operation, Recipe};
 use oncekey_core::record::Origin;
 use oncekey_engine::Attempt;
@@ -19,6 +20,17 @@ const ATTEMPT: HeaderName = HeaderName::from_static("oncekey-attempt");
 pub(crate) struct KeyedRequest {
     pub(crate) head: request::Parts,
     pub(crate) body: Intake,
+    /// Fields that the inner service gets in place of the client's of the same names.
+    pub(crate) forwarded: Vec<(HeaderName, HeaderValue)>,
+}
+
+/// The fields that carry a key derived from the request's identity (E11).
+pub(crate) fn forwarded_key(names: &[HeaderName], identity: &Identity) -> Vec<(HeaderName, HeaderValue)> {
+    if names.is_empty() {
+        return Vec::new();
+    }
+    let key = ascii(identity.forwarded_key());
+    names.iter().map(|name| (name.clone(), key.clone())).collect()
 }
 
 impl KeyedRequest {
@@ -43,6 +55,9 @@ impl KeyedRequest {
         let mut head = self.head.clone();
         head.headers.insert(OPERATION_ID, ascii(attempt.id));
         head.headers.insert(ATTEMPT, HeaderValue::from(attempt.number));
+        for (name, key) in &self.forwarded {
+            head.headers.insert(name, key.clone());
+        }
         head.headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity")); // R4
         head.headers.remove(grpc::TIMEOUT);
         head.extensions.insert(attempt);

@@ -63,6 +63,8 @@ pub struct Guard {
     pub recipe: Recipe,
     /// Largest request body, in bytes.
     pub max_request: u64,
+    /// Further request fields that carry a key upstream, derived from namespace, scope and key (E11).
+    pub forward_key_as: Vec<HeaderName>,
 }
 
 impl Default for Guard {
@@ -75,6 +77,7 @@ impl Default for Guard {
             scope: vec![ScopeSource::Header(HeaderName::from_static("x-account-id")).into()],
             recipe: Recipe::default(),
             max_request: 1024 * 1024,
+            forward_key_as: Vec::new(),
         }
     }
 }

@@ -137,6 +137,7 @@ fn guard(values: &Values<'_>) -> Guard {
         scope: Vec::new(),
         recipe: Recipe::new(&values.headers("fingerprint.headers")).expect("the kind asks Recipe about each header"),
         max_request: values.count("max_request"),
+        forward_key_as: values.headers("forward_key_as"),
     }
 }
 

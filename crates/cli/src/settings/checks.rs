@@ -159,6 +159,13 @@ impl Check<'_> {
                 "holds the header of the key, which each answer carries as it was sent (K8)",
             );
         }
+        let forwarded = values.headers("forward_key_as");
+        if forwarded.contains(&key_header) {
+            self.refuse(values, "forward_key_as", "the header of the key goes upstream as it was sent");
+        }
+        if scope.iter().filter_map(ScopeFrom::field).any(|field| forwarded.contains(&field)) {
+            self.refuse(values, "forward_key_as", "the header of the scope goes upstream as it was sent");
+        }
         if scope.iter().any(|source| source.field().as_ref() == Some(&key_header)) {
             self.refuse(values, "scope", "the header of the key can't be the scope as well");
         }

@@ -7,7 +7,7 @@ mod scalars;
 use oncekey_core::Namespace;
 
 use fields::{answer_headers, type_base};
-use lists::{fingerprint_header, header, items, method, scope_source, some, statuses};
+use lists::{added_header, fingerprint_header, header, items, method, scope_source, some, statuses};
 use scalars::{
     address, duration, key_header, number, one_of, parsed, path, size, text, whole_seconds, within, word, wrong_type,
 };
@@ -46,6 +46,8 @@ pub(crate) enum Kind {
     Secret,
     /// A header name that can carry a key.
     KeyHeader,
+    /// Header names that can carry a key.
+    KeyHeaders,
     /// Header names.
     Headers,
     /// Header fields of oncekey's own answers.
@@ -98,6 +100,7 @@ impl Kind {
             Self::Store => "sqlite:PATH, memory:".to_owned(),
             Self::Secret => "env:NAME, file:PATH".to_owned(),
             Self::KeyHeader => "a header name that doesn't frame the message or carry a credential".to_owned(),
+            Self::KeyHeaders => "a list of header names that don't frame the message or carry a credential".to_owned(),
             Self::Headers => "a list of header names".to_owned(),
             Self::AnswerHeaders => {
                 "a table of header names and values, or a list of \"NAME: VALUE\"; none that oncekey sets itself"
@@ -115,9 +118,12 @@ impl Kind {
     pub(crate) fn written(self, text: &str) -> Written {
         match self {
             Self::Size(..) | Self::Count(..) | Self::Number(_) | Self::Flag => Written::scalar(text),
-            Self::Headers | Self::FingerprintHeaders | Self::Scope | Self::Statuses | Self::Methods => {
-                Written::list(text)
-            }
+            Self::KeyHeaders
+            | Self::Headers
+            | Self::FingerprintHeaders
+            | Self::Scope
+            | Self::Statuses
+            | Self::Methods => Written::list(text),
             Self::AnswerHeaders => Written::table_or_lines(text),
             _ => Written::Text(text.to_owned()),
         }
@@ -144,6 +150,7 @@ impl Kind {
             Self::Store => parsed(written).map(Value::Store),
             Self::Secret => parsed(written).map(Value::Secret),
             Self::KeyHeader => key_header(text(written)?).map(Value::Header),
+            Self::KeyHeaders => items(written, added_header).map(Value::Headers),
             Self::Headers => items(written, header).map(Value::Headers),
             Self::AnswerHeaders => answer_headers(written).map(Value::Fields),
             Self::TypeBase => type_base(text(written)?).map(Value::Text),

@@ -100,6 +100,7 @@ fn every_part_of_an_identity_counts_and_none_runs_into_the_next() {
         assert_eq!(one.id(), identities[index].clone().id());
         for other in &identities[..index] {
             assert_ne!(one.id(), other.id());
+            assert_ne!(one.forwarded_key(), other.forwarded_key());
         }
     }
 }
@@ -120,6 +121,13 @@ fn an_operation_id_stays_as_it_is_and_is_a_uuid_of_version_8() {
     ] {
         assert!(text.parse::<RecordId>().is_err(), "{text}");
     }
+}
+
+/// Providers remember these, so a forwarded key never changes either. It was worked out apart from this crate.
+#[test]
+fn a_forwarded_key_stays_as_it_is_and_is_a_uuid_of_version_4_that_the_operation_id_does_not_tell() {
+    let identity = identity("default", "header:X-Account-Id", "acc-1", "abc");
+    assert_eq!(identity.forwarded_key(), "0461b51f-6dcf-4c20-a31d-d3b5d0381b4e");
 }
 
 #[test]

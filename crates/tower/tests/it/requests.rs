@@ -1,7 +1,7 @@
 //! What the inner service gets: of keyed requests (E11, R4), and of all others (K6, K7).
 
 use bytes::Bytes;
-use http::{Request, Response};
+use http::{HeaderName, Request, Response};
 use http_body_util::BodyExt;
 use oncekey_engine::{Attempt, NotExecuted};
 use oncekey_store::{ManualClock, MemoryStore};
@@ -47,6 +47,29 @@ async fn it_gets_the_request_with_the_operation_the_attempt_and_no_encoding() {
         let attempt = request.extensions().get::<Attempt>().unwrap();
         assert_eq!((attempt.id, attempt.number as usize), (id("k-1"), index + 1));
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_gets_a_derived_key_under_further_names_the_same_on_every_attempt() {
+    let names = ["idempotence-key", "x-request-id"].map(HeaderName::from_static);
+    let setup = Setup::guarded(|guard| guard.forward_key_as = names.to_vec());
+    let world = setup.start(Upstream::answering(|| Response::builder().status(429).body(full("")).unwrap())).await;
+    let request = |account: &str| {
+        let request = Request::post("/orders").header("Idempotency-Key", "abc").header("X-Account-Id", account);
+        request.header("Idempotence-Key", "mine").header("Idempotence-Key", "too").body(full("")).unwrap()
+    };
+    for account in ["acc-1", "acc-1", "acc-2"] {
+        assert_eq!(world.send(request(account)).await.status(), 429);
+    }
+    let seen = world.seen.lock();
+    let sent = |number: usize, name: &str| seen[number].headers().get_all(name).iter().cloned().collect::<Vec<_>>();
+    for number in [0, 1] {
+        assert_eq!(sent(number, "Idempotency-Key"), ["abc"]);
+        for name in ["Idempotence-Key", "X-Request-Id"] {
+            assert_eq!(sent(number, name), ["0461b51f-6dcf-4c20-a31d-d3b5d0381b4e"], "of acc-1 and abc");
+        }
+    }
+    assert_ne!(sent(2, "Idempotence-Key"), sent(0, "Idempotence-Key"), "another scope is another operation");
 }
 
 #[tokio::test(start_paused = true)]

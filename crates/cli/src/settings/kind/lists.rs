@@ -59,6 +59,18 @@ pub(super) fn header(text: &str) -> Result<HeaderName, String> {
     HeaderName::from_bytes(text.as_bytes()).map_err(|_| format!("`{text}` is no header name"))
 }
 
+/// A field that oncekey adds to what goes upstream: none that has a meaning of its own there.
+pub(super) fn added_header(text: &str) -> Result<HeaderName, String> {
+    let name = header(text)?;
+    let set_here = |name: &str| {
+        ["accept-encoding", "via"].contains(&name) || name.starts_with("oncekey-") || name.starts_with("x-forwarded-")
+    };
+    if RESERVED_HEADERS.contains(&name.as_str()) || set_here(name.as_str()) {
+        return Err(format!("`{text}` has a meaning of its own"));
+    }
+    Ok(name)
+}
+
 pub(super) fn fingerprint_header(text: &str) -> Result<HeaderName, String> {
     let name = header(text)?;
     match Recipe::new(std::slice::from_ref(&name)) {

@@ -26,6 +26,14 @@ fn combinations_that_cannot_work_are_refused() {
             "[defaults]\nanswer_headers = { X-Key = \"k\" }\n[[route]]\nkey_header = \"X-Key\"",
             "oncekey.toml:2:18: route.answer_headers: holds the header of the key, which each answer carries as it was sent (K8)",
         ),
+        (
+            "[[route]]\nforward_key_as = [\"idempotency-key\"]",
+            "oncekey.toml:2:18: route.forward_key_as: the header of the key goes upstream as it was sent",
+        ),
+        (
+            "[[route]]\nscope = [\"header:X-A\"]\nforward_key_as = [\"X-B\", \"X-A\"]",
+            "oncekey.toml:3:18: route.forward_key_as: the header of the scope goes upstream as it was sent",
+        ),
     ] {
         assert_eq!(refusal(text), expected);
     }

@@ -28,6 +28,14 @@ const REFUSALS: &[(&str, &str)] = &[
     ("[declare]", "oncekey.toml:1:1: declare: not in this version"),
     ("[defaults]\nfingerprint = []", "oncekey.toml:2:15: defaults.fingerprint: it must be a table, not a list"),
     (
+        "[[route]]\nforward_key_as = [\"Idempotence-Key\", \"Authorization\"]",
+        "oncekey.toml:2:38: route.forward_key_as: `Authorization` has a meaning of its own; allowed: a list of header names that don't frame the message or carry a credential",
+    ),
+    (
+        "[[route]]\nforward_key_as = [\"Oncekey-Attempt\"]",
+        "oncekey.toml:2:19: route.forward_key_as: `Oncekey-Attempt` has a meaning of its own; allowed: a list of header names that don't frame the message or carry a credential",
+    ),
+    (
         "[[route]]\nfingerprint = { headers = [\"X-A\", \"authorization\"] }",
         "oncekey.toml:2:35: route.fingerprint.headers: Authorization can't be part of the fingerprint; allowed: a list of header names, without Authorization",
     ),

@@ -28,7 +28,7 @@ fn sample(setting: &Setting) -> String {
         Kind::Store => "sqlite:other.db".to_owned(),
         Kind::Secret => "file:other".to_owned(),
         Kind::KeyHeader => "X-Other".to_owned(),
-        Kind::Headers | Kind::FingerprintHeaders => "x-other,x-another".to_owned(),
+        Kind::KeyHeaders | Kind::Headers | Kind::FingerprintHeaders => "x-other,x-another".to_owned(),
         Kind::Scope => "static:other,header:X-Other".to_owned(),
         Kind::Statuses => "409,4xx".to_owned(),
         Kind::Methods => "PUT".to_owned(),
