@@ -1,5 +1,7 @@
 //! Raw peers for tests of the proxy: clients and upstreams that say exactly the bytes that a test wants said.
 
+pub(crate) mod frames;
+
 use std::future::Future;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -87,6 +89,12 @@ impl Peer {
         within(self.stream.write_all(bytes.as_ref())).await.is_ok()
     }
 
+    /// The connection itself, of which nothing was read yet.
+    pub(crate) fn into_stream(self) -> TcpStream {
+        assert!(self.read.is_empty());
+        self.stream
+    }
+
     /// Ends this side and goes on reading.
     pub(crate) async fn end(&mut self) {
         within(self.stream.shutdown()).await.unwrap();
@@ -121,6 +129,16 @@ impl Peer {
             assert!(self.more().await.unwrap(), "the connection ended after {:?}", String::from_utf8_lossy(&self.read));
         }
         self.read.drain(..count).collect()
+    }
+
+    /// So many bytes, or `None` if the connection ends first.
+    pub(crate) async fn try_bytes(&mut self, count: usize) -> Option<Vec<u8>> {
+        while self.read.len() < count {
+            if !self.more().await.unwrap_or(false) {
+                return None;
+            }
+        }
+        Some(self.read.drain(..count).collect())
     }
 
     /// Everything up to the orderly end of the connection; a reset is the error.

@@ -178,7 +178,7 @@ impl Shared {
             }
             match self.lines.send(line, request).await {
                 Ok(answered) => return Ok(answered),
-                Err(Unanswered::Unsent(unsent)) => request = unsent,
+                Err(Unanswered::Unsent(unsent)) => request = *unsent,
                 Err(Unanswered::NotExecuted(proof)) => return Err(UpstreamError::NotSent(proof)),
                 Err(Unanswered::Broken(cause)) => return Err(UpstreamError::Broken(cause)),
             }

@@ -33,6 +33,8 @@
 //! | `execute_unclaimed` | a claim that the store failed on counts as granted (D1) |
 //! | `forget_outcomes` | an outcome that can't be recorded at once is given up (D3) |
 //! | `keep_lost_claims` | a claim whose execution was lost isn't written off (E4) |
+//! | `refused_is_ambiguous` | what an HTTP/2 upstream provably didn't execute counts as unknown (E6) |
+//! | `cancel_is_proof` | a stream reset with CANCEL counts as not executed (E7) |
 //! | `no_drain` | what runs isn't waited for at the end (D4) |
 
 /// A named place; see the table above.

@@ -16,5 +16,5 @@ mod upload;
 
 pub(super) use self::answer::Answer;
 pub(super) use self::connection::{Connection, Place};
-pub(super) use self::exchange::{Unanswered, send};
+pub(super) use self::exchange::send;
 pub(super) use self::pool::{Look, Pool};

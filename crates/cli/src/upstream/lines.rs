@@ -44,7 +44,7 @@ impl Answered {
 /// Why there is no answer.
 pub(super) enum Unanswered {
     /// Nothing was sent; here the request is again.
-    Unsent(Request<RequestBody>),
+    Unsent(Box<Request<RequestBody>>),
     /// The upstream did nothing with it (E6).
     NotExecuted(NotExecuted),
     /// Nobody can tell (E7).
@@ -146,17 +146,12 @@ impl Lines {
             Line::One(mut sender) => match sender.try_send_request(request).await {
                 Ok(response) => Ok(Answered::One(response, sender)),
                 Err(mut failed) => Err(match failed.take_message() {
-                    Some(unsent) => Unanswered::Unsent(unsent),
+                    Some(unsent) => Unanswered::Unsent(Box::new(unsent)),
                     None => Unanswered::Broken(failed.into_error().into()),
                 }),
             },
             Line::Two(place) => {
-                let sent = http2::send(place, request, &self.connector.scheme(), &self.tasks).await;
-                sent.map(Answered::Two).map_err(|error| match error {
-                    http2::Unanswered::Unsent(unsent) => Unanswered::Unsent(unsent),
-                    http2::Unanswered::NotExecuted(proof) => Unanswered::NotExecuted(proof),
-                    http2::Unanswered::Broken(cause) => Unanswered::Broken(cause.into()),
-                })
+                http2::send(place, request, &self.connector.scheme(), &self.tasks).await.map(Answered::Two)
             }
         }
     }

@@ -43,7 +43,6 @@ impl Security {
 
     /// Makes the connection ready for HTTP. `host` is the name that was connected to, without brackets.
     #[expect(clippy::unused_async, reason = "a handshake waits for the other side")]
-    #[expect(clippy::unused_self, reason = "with TLS it holds keys and roots")]
     pub(super) async fn secure(
         &self,
         stream: TcpStream,

@@ -2,6 +2,10 @@
 
 mod answers;
 mod connections;
+mod h2_answers;
+mod h2_connections;
+mod h2_proofs;
+mod h2_requests;
 mod requests;
 
 use std::net::SocketAddr;
@@ -23,8 +27,10 @@ use tokio_util::task::TaskTracker;
 use tower::ServiceExt;
 
 use super::{Upstream, UpstreamBody, UpstreamError, UpstreamOptions};
+use crate::config::UpstreamHttp;
 use crate::drain::Drain;
 use crate::fields::Protected;
+use crate::scripted::frames::Frames;
 use crate::scripted::{Peer, upstream, within};
 
 /// The upstream under test, with a clock that the test turns.
@@ -39,10 +45,20 @@ impl Subject {
     }
 
     fn of(authority: &str) -> Self {
+        Self::with(authority, |_| {})
+    }
+
+    /// One that is spoken to in HTTP/2.
+    fn two(address: SocketAddr) -> Self {
+        Self::with(&address.to_string(), |options| options.http = UpstreamHttp::Two)
+    }
+
+    fn with(authority: &str, change: impl FnOnce(&mut UpstreamOptions)) -> Self {
         let clock = Arc::new(ManualClock::at(Timestamp::from_micros(0)));
         let mut options = UpstreamOptions::at(authority.parse().unwrap());
         options.connect_timeout = Duration::from_millis(300);
         options.protected = Protected::new([http::HeaderName::from_static("x-account-id")]);
+        change(&mut options);
         Self { upstream: Upstream::new(options, clock.clone(), Drain::new()), clock }
     }
 

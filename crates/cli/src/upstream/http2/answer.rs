@@ -45,19 +45,15 @@ impl Answer {
     }
 
     fn poll_either(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, h2::Error>>> {
-        match ready!(self.stream.poll_data(cx)) {
-            Some(data) => {
-                let data = data?;
-                // Room for as much again.
-                self.stream.flow_control().release_capacity(data.len())?;
-                self.left = self.left.map(|left| left.saturating_sub(data.len() as u64));
-                Poll::Ready(Some(Ok(Frame::data(data))))
-            }
-            None => {
-                let trailers = ready!(self.stream.poll_trailers(cx));
-                Poll::Ready(trailers.map(|trailers| trailers.map(Frame::trailers)).transpose())
-            }
-        }
+        let Some(data) = ready!(self.stream.poll_data(cx)) else {
+            let trailers = ready!(self.stream.poll_trailers(cx));
+            return Poll::Ready(trailers.map(|trailers| trailers.map(Frame::trailers)).transpose());
+        };
+        let data = data?;
+        // Room for as much again; a stream that was reset meanwhile needs none.
+        let _ = self.stream.flow_control().release_capacity(data.len());
+        self.left = self.left.map(|left| left.saturating_sub(data.len() as u64));
+        Poll::Ready(Some(Ok(Frame::data(data))))
     }
 }
 

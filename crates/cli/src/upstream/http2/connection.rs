@@ -35,7 +35,7 @@ pub(in crate::upstream) struct Connection {
     /// Wakes the driver to send a PING.
     asked: Arc<Notify>,
     /// When the last answered PING was asked for; closed once the connection has ended.
-    pongs: watch::Receiver<Option<Duration>>,
+    proven: watch::Receiver<Option<Duration>>,
 }
 
 struct Usage {
@@ -74,12 +74,12 @@ impl Connection {
         let failed = |error| NotExecuted::because(format!("the connection to the upstream failed: {error}"));
         let (requests, mut connection) = builder().handshake(stream).await.map_err(failed)?;
         let pings = connection.ping_pong().expect("it is taken once");
-        let (answered, pongs) = watch::channel(None);
+        let (proofs, proven) = watch::channel(None);
         let asked = Arc::new(Notify::new());
         let now = clock.elapsed();
         let usage = Mutex::new(Usage { streams: 0, since: now, heard: now, retired: false });
-        let opened = Arc::new(Self { requests, clock: Arc::clone(&clock), usage, asked: Arc::clone(&asked), pongs });
-        let mut pulse = Pulse { pings, asked, answered, clock, keep_alive, of: Arc::downgrade(&opened) };
+        let opened = Arc::new(Self { requests, clock: Arc::clone(&clock), usage, asked: Arc::clone(&asked), proven });
+        let mut pulse = Pulse { pings, asked, proofs, clock, keep_alive, of: Arc::downgrade(&opened) };
         tasks.spawn(async move {
             // Its errors reach the streams. Dropped because its peer is dead, it ends them.
             tokio::select! {
@@ -100,7 +100,7 @@ impl Connection {
         let now = self.clock.elapsed();
         let usage = self.usage.lock();
         let longer = |since: Duration| now.saturating_sub(since) >= idle;
-        let heard = usage.heard.max(self.pongs.borrow().unwrap_or_default());
+        let heard = usage.heard.max(self.proven.borrow().unwrap_or_default());
         if usage.retired || !self.is_open() || (usage.streams == 0 && longer(usage.since)) {
             Vacancy::Gone
         } else if usage.streams >= self.max_streams() {
@@ -130,9 +130,9 @@ impl Connection {
     /// Sends a PING and waits for its answer; false once the connection has ended. Others who ask meanwhile share it.
     pub(super) async fn answers(&self) -> bool {
         let asked = self.clock.elapsed();
-        let mut pongs = self.pongs.clone();
+        let mut proven = self.proven.clone();
         self.asked.notify_one();
-        pongs.wait_for(|pong| pong.is_some_and(|pong| pong >= asked)).await.is_ok()
+        proven.wait_for(|proof| proof.is_some_and(|at| at >= asked)).await.is_ok()
     }
 
     /// False after GOAWAY, an error or the end of the connection.
@@ -190,7 +190,7 @@ impl Drop for Place {
 struct Pulse {
     pings: PingPong,
     asked: Arc<Notify>,
-    answered: watch::Sender<Option<Duration>>,
+    proofs: watch::Sender<Option<Duration>>,
     clock: Arc<dyn Clock>,
     keep_alive: Duration,
     of: Weak<Connection>,
@@ -213,7 +213,7 @@ impl Pulse {
             if !self.beat().await {
                 return;
             }
-            self.answered.send_replace(Some(asked));
+            self.proofs.send_replace(Some(asked));
         }
     }
 

@@ -16,16 +16,7 @@ use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 use super::answer::{Answer, Held};
 use super::connection::Place;
 use super::{form, proof, upload};
-
-/// Why a stream has no answer.
-pub(in crate::upstream) enum Unanswered {
-    /// The connection took no stream: nothing was sent, and here the request is again.
-    Unsent(Request<RequestBody>),
-    /// The upstream says that it did nothing with the request, or it can't be sent at all (E6).
-    NotExecuted(NotExecuted),
-    /// Nobody can tell (E7).
-    Broken(h2::Error),
-}
+use crate::upstream::lines::Unanswered;
 
 /// Sends a request and waits for its answer's head, without a limit of its own. Dropped, it resets the stream: what was sent
 /// by then stays sent.
@@ -38,7 +29,7 @@ pub(in crate::upstream) async fn send(
     let (parts, body) = request.into_parts();
     let head = form::head(&parts, scheme).map_err(|why| Unanswered::NotExecuted(NotExecuted::because(why)))?;
     let Ok((answer, stream)) = place.requests().send_request(head, body.is_end_stream()) else {
-        return Err(Unanswered::Unsent(Request::from_parts(parts, body)));
+        return Err(Unanswered::Unsent(Box::new(Request::from_parts(parts, body))));
     };
     let place = Arc::new(place);
     let upload = if body.is_end_stream() {
@@ -67,7 +58,7 @@ async fn head_of(mut answer: h2::client::ResponseFuture) -> Result<Response<h2::
     let received = received.await;
     received.map_err(|error| match proof::not_executed(&error, begun) {
         Some(proof) => Unanswered::NotExecuted(proof),
-        None => Unanswered::Broken(error),
+        None => Unanswered::Broken(error.into()),
     })
 }
 

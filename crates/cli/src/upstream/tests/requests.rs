@@ -77,6 +77,15 @@ async fn trailers_go_on() {
     assert_eq!((message.field("te"), message.field("connection")), (Some("trailers"), Some("te")));
 }
 
+/// What is recorded must not hang on who asked first (R6).
+#[tokio::test]
+async fn a_keyed_request_always_asks_for_trailers_and_another_as_its_client_does() {
+    let message = arrives(keyed(running().await.attempt)).await;
+    assert_eq!((message.field("te"), message.field("connection")), (Some("trailers"), Some("te")));
+    let message = arrives(unguarded(Method::POST, RequestBody::whole(Bytes::new()))).await;
+    assert_eq!((message.field("te"), message.field("connection")), (None, None));
+}
+
 #[tokio::test]
 async fn connection_takes_its_fields_away_but_not_what_the_gateway_relies_on() {
     let request = with(
@@ -101,7 +110,8 @@ async fn connection_takes_its_fields_away_but_not_what_the_gateway_relies_on() {
     for kept in ["x-account-id", "idempotency-key", "authorization", "content-type", "oncekey-attempt", "host"] {
         assert!(message.field(kept).is_some(), "{kept} is gone: {}", message.head);
     }
-    for gone in ["connection", "x-hop", "keep-alive", "proxy-connection", "proxy-authorization", "upgrade"] {
+    assert_eq!(message.field("connection"), Some("te"));
+    for gone in ["x-hop", "keep-alive", "proxy-connection", "proxy-authorization", "upgrade"] {
         assert_eq!(message.field(gone), None);
     }
     assert_eq!((message.field("content-length"), message.field("x-forwarded-for")), (Some("8"), Some("192.0.2.1")));
