@@ -1,9 +1,10 @@
-//! The counting upstream: a real HTTP/1.1 server that knows how often each operation was executed, and misbehaves on
+//! The counting upstream: a real server, of HTTP/1.1 or HTTP/2, that knows how often each operation was executed, and misbehaves on
 //! request.
 
 mod answer;
 mod book;
 mod content;
+mod http2;
 mod raw;
 mod script;
 mod socket;
@@ -37,15 +38,18 @@ pub struct Options {
     pub key_header: String,
     /// A file to which a line of JSON is appended per execution, before anything of the answer is sent.
     pub ledger: Option<PathBuf>,
+    /// Speaks HTTP/2 by prior knowledge instead of HTTP/1.1.
+    pub http2: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { scope_header: "x-account-id".to_owned(), key_header: "idempotency-key".to_owned(), ledger: None }
+        let (scope_header, key_header) = ("x-account-id".to_owned(), "idempotency-key".to_owned());
+        Self { scope_header, key_header, ledger: None, http2: false }
     }
 }
 
-/// An HTTP/1.1 server on loopback that counts executions and is scripted by the requests it gets. Dropping it closes its
+/// A server on loopback, of HTTP/1.1 or HTTP/2, that counts executions and is scripted by the requests it gets. Dropping it closes its
 /// listener and all its connections.
 ///
 /// # Counting
@@ -74,6 +78,15 @@ impl Default for Options {
 /// | `X-Test-Cut-After: N` | … after the head and N bytes of the body |
 /// | `Upgrade: echo` | `101 Switching Protocols`, then every byte comes back |
 ///
+/// Over HTTP/2, where framing is by frames and there is no upgrade, and only there:
+///
+/// | request header | effect |
+/// |---|---|
+/// | `X-Test-Reset: CODE` | the stream is reset with this code (`CANCEL`, …) instead of the answer |
+/// | `X-Test-Go-Away: yes` | GOAWAY that includes this stream, and the end of the connection, instead of the answer |
+/// | `X-Test-Cut-After: N` | holds for those too |
+/// | `X-Test-Refuse: stream`, `go-away` | *not* executed nor counted: REFUSED_STREAM, or GOAWAY that ends before this stream and the end of the connection; an `X-Test-Gate` comes first |
+///
 /// A script that can't be read is answered with 500 and a sentence: a typing mistake must not pass for a behaviour.
 #[derive(Debug)]
 pub struct CountingUpstream {
@@ -99,6 +112,15 @@ impl CountingUpstream {
         let mut server = JoinSet::new();
         server.spawn(accept(listener, Arc::clone(&book)));
         Ok(Self { address, book, _server: server })
+    }
+
+    /// Starts one that speaks HTTP/2.
+    ///
+    /// # Panics
+    /// When loopback can't be listened on.
+    pub async fn start_http2() -> Self {
+        let options = Options { http2: true, ..Options::default() };
+        Self::start_with(options).await.expect("a loopback port can be had")
     }
 
     /// Where it listens.
@@ -135,6 +157,14 @@ impl CountingUpstream {
         self.book.arrived(requests).await;
     }
 
+    /// Waits until at least this many requests have been refused (`X-Test-Refuse`) since the start.
+    ///
+    /// # Panics
+    /// When they aren't within [`PATIENCE`](crate::PATIENCE).
+    pub async fn refused(&self, requests: u32) {
+        self.book.refused(requests).await;
+    }
+
     /// Waits until the bodies of at least this many requests have been read whole.
     ///
     /// # Panics
@@ -155,7 +185,14 @@ async fn accept(listener: TcpListener, book: Arc<Book>) -> Infallible {
     loop {
         tokio::select! {
             // A failed accept (a reset in the queue, a moment without descriptors) concerns that client only.
-            Ok((stream, _)) = listener.accept() => { connections.spawn(serve(SharedSocket::new(stream), Arc::clone(&book))); }
+            Ok((stream, _)) = listener.accept() => {
+                let (socket, book) = (SharedSocket::new(stream), Arc::clone(&book));
+                if book.speaks_http2() {
+                    connections.spawn(http2::serve(socket, book));
+                } else {
+                    connections.spawn(serve(socket, book));
+                }
+            }
             Some(_) = connections.join_next() => {}
         }
     }

@@ -69,7 +69,7 @@ async fn receive(mut body: Incoming, script: &Script, book: &Book) -> io::Result
 }
 
 /// The answer without its body: everything but the framing of close-delimited and cut answers.
-fn head_of(script: &Script, arrival: &Arrival, content: &Content) -> Response<()> {
+pub(super) fn head_of(script: &Script, arrival: &Arrival, content: &Content) -> Response<()> {
     let mut response = Response::new(());
     *response.status_mut() = script.status;
     let headers = response.headers_mut();

@@ -37,6 +37,7 @@ pub(super) struct Book {
     pages: Mutex<Pages>,
     arrived: watch::Sender<u32>,
     received: watch::Sender<u32>,
+    refused: watch::Sender<u32>,
     gates: Mutex<HashMap<String, watch::Sender<bool>>>,
 }
 
@@ -56,6 +57,7 @@ impl Book {
             pages: Mutex::new(Pages { ledger, ..Pages::default() }),
             arrived: watch::Sender::new(0),
             received: watch::Sender::new(0),
+            refused: watch::Sender::new(0),
             gates: Mutex::default(),
         })
     }
@@ -86,6 +88,15 @@ impl Book {
         written.map(|()| arrival)
     }
 
+    pub(super) fn speaks_http2(&self) -> bool {
+        self.options.http2
+    }
+
+    /// Notes a request that is not executed.
+    pub(super) fn refuse(&self) {
+        self.refused.send_modify(|refused| *refused += 1);
+    }
+
     /// Notes that a request's body was read to its end.
     pub(super) fn body_received(&self) {
         self.received.send_modify(|received| *received += 1);
@@ -105,6 +116,10 @@ impl Book {
 
     pub(super) async fn arrived(&self, requests: u32) {
         reach(&self.arrived, requests, "to arrive").await;
+    }
+
+    pub(super) async fn refused(&self, requests: u32) {
+        reach(&self.refused, requests, "to be refused").await;
     }
 
     pub(super) async fn received(&self, requests: u32) {

@@ -3,6 +3,7 @@
 use std::str::FromStr;
 use std::time::Duration;
 
+use h2::Reason;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 
 use crate::Cut;
@@ -33,6 +34,30 @@ pub(super) struct CutAt {
     pub(super) after: Option<u64>,
 }
 
+/// How an exchange over HTTP/2 ends that was executed, without its whole answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Breaks {
+    Reset(Reason),
+    GoAway,
+    Cut(Cut),
+}
+
+/// How a request over HTTP/2 is refused, which isn't executed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Refusal {
+    Stream,
+    GoAway,
+}
+
+/// What befalls a stream of HTTP/2.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct OnStream {
+    pub(super) breaks: Option<Breaks>,
+    /// Bytes of the body that are still sent before it breaks; `None`: not even the head.
+    pub(super) after: Option<u64>,
+    pub(super) refusal: Option<Refusal>,
+}
+
 /// Where a request or its answer waits for the test.
 #[derive(Debug)]
 pub(super) struct Gates {
@@ -53,6 +78,7 @@ pub(super) struct Script {
     pub(super) delay: Duration,
     pub(super) gates: Gates,
     pub(super) cut: Option<CutAt>,
+    pub(super) on_stream: OnStream,
 }
 
 impl Script {
@@ -61,6 +87,7 @@ impl Script {
         let gate = |name| value::<String>(headers, name);
         let usual = if *method == Method::POST { StatusCode::CREATED } else { StatusCode::OK };
         let status = value(headers, "x-test-status")?.unwrap_or(usual);
+        let breaks = breaks(headers)?;
         Ok(Self {
             status,
             headers: lines(headers, "x-test-header")?,
@@ -74,7 +101,8 @@ impl Script {
                 answer: gate("x-test-gate")?,
                 body: gate("x-test-body-gate")?,
             },
-            cut: cut(headers)?,
+            cut: if matches!(breaks, None | Some(Breaks::Cut(_))) { cut(headers)? } else { None },
+            on_stream: OnStream { breaks, after: value(headers, "x-test-cut-after")?, refusal: refusal(headers)? },
         })
     }
 }
@@ -116,6 +144,27 @@ fn cut(headers: &HeaderMap) -> Result<Option<CutAt>, String> {
         Some(other) => return Err(format!("X-Test-Cut: {other} is none of fin, rst")),
     };
     Ok(Some(CutAt { how, after }))
+}
+
+fn breaks(headers: &HeaderMap) -> Result<Option<Breaks>, String> {
+    if let Some(code) = value::<String>(headers, "x-test-reset")? {
+        let known = (0..=13).map(Reason::from).find(|reason| format!("{reason:?}") == code);
+        return known.map(|code| Some(Breaks::Reset(code))).ok_or_else(|| format!("X-Test-Reset: {code} is no code"));
+    }
+    match value::<String>(headers, "x-test-go-away")?.as_deref() {
+        None => Ok(cut(headers)?.map(|cut| Breaks::Cut(cut.how))),
+        Some("yes") => Ok(Some(Breaks::GoAway)),
+        Some(other) => Err(format!("X-Test-Go-Away: {other} is not yes")),
+    }
+}
+
+fn refusal(headers: &HeaderMap) -> Result<Option<Refusal>, String> {
+    match value::<String>(headers, "x-test-refuse")?.as_deref() {
+        None => Ok(None),
+        Some("stream") => Ok(Some(Refusal::Stream)),
+        Some("go-away") => Ok(Some(Refusal::GoAway)),
+        Some(other) => Err(format!("X-Test-Refuse: {other} is none of stream, go-away")),
+    }
 }
 
 fn value<T: FromStr>(headers: &HeaderMap, name: &str) -> Result<Option<T>, String> {

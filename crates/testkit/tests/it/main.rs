@@ -9,3 +9,4 @@ mod proxy;
 mod upstream_answers;
 mod upstream_counts;
 mod upstream_cuts;
+mod upstream_http2;

@@ -115,8 +115,11 @@ async fn the_ledger_has_a_line_per_execution_and_is_appended_to() {
 
 #[tokio::test]
 async fn scope_and_key_may_travel_under_other_names() {
-    let options =
-        Options { scope_header: "x-tenant".to_owned(), key_header: "x-idempotency-key".to_owned(), ledger: None };
+    let options = Options {
+        scope_header: "x-tenant".to_owned(),
+        key_header: "x-idempotency-key".to_owned(),
+        ..Options::default()
+    };
     let upstream = CountingUpstream::start_with(options).await.unwrap();
     let call = Call::post("/").header("x-tenant", "t").header("x-idempotency-key", "k");
     Client::new(upstream.address()).call(&call).await.unwrap();
