@@ -85,7 +85,7 @@ impl Default for Options {
 /// | `X-Test-Reset: CODE` | the stream is reset with this code (`CANCEL`, …) instead of the answer |
 /// | `X-Test-Go-Away: yes` | GOAWAY that includes this stream, and the end of the connection, instead of the answer |
 /// | `X-Test-Cut-After: N` | holds for those too |
-/// | `X-Test-Refuse: stream`, `go-away` | *not* executed nor counted: REFUSED_STREAM, or GOAWAY that ends before this stream and the end of the connection; an `X-Test-Gate` comes first |
+/// | `X-Test-Refuse: stream`, `go-away` | the first request with its scope and key is *not* executed nor counted: REFUSED_STREAM, or GOAWAY that ends before this stream and the end of the connection; an `X-Test-Gate` comes first |
 ///
 /// A script that can't be read is answered with 500 and a sentence: a typing mistake must not pass for a behaviour.
 #[derive(Debug)]

@@ -10,6 +10,7 @@ mod draining;
 mod full_disk;
 mod hang_ups;
 mod history;
+mod http2;
 mod kills;
 mod panics;
 mod pauses;

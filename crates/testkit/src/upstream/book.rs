@@ -1,6 +1,6 @@
 //! The memory of the counting upstream: who came, how often, and which gates are open.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io::{self, Write};
 
@@ -44,6 +44,7 @@ pub(super) struct Book {
 #[derive(Debug, Default)]
 struct Pages {
     executions: HashMap<(String, String), u32>,
+    refused: HashSet<(String, String)>,
     arrivals: Vec<Arrival>,
     ledger: Option<File>,
 }
@@ -64,11 +65,7 @@ impl Book {
 
     /// Counts a request. An error is the ledger's: an execution that can't be written down must not be answered.
     pub(super) fn arrive(&self, head: &Parts) -> io::Result<Arrival> {
-        let text = |name: &str| {
-            let value = head.headers.get(name).map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
-            value.unwrap_or_default()
-        };
-        let (scope, key) = (text(&self.options.scope_header), text(&self.options.key_header));
+        let (scope, key) = self.operation(head);
         let mut pages = self.pages.lock();
         let execution = pages.executions.entry((scope.clone(), key.clone())).or_default();
         *execution += 1;
@@ -88,13 +85,26 @@ impl Book {
         written.map(|()| arrival)
     }
 
+    /// The scope and the key of a request.
+    fn operation(&self, head: &Parts) -> (String, String) {
+        let text = |name: &str| {
+            let value = head.headers.get(name).map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
+            value.unwrap_or_default()
+        };
+        (text(&self.options.scope_header), text(&self.options.key_header))
+    }
+
     pub(super) fn speaks_http2(&self) -> bool {
         self.options.http2
     }
 
-    /// Notes a request that is not executed.
-    pub(super) fn refuse(&self) {
-        self.refused.send_modify(|refused| *refused += 1);
+    /// Whether a request that may be refused once is refused now: the first one with its scope and key is.
+    pub(super) fn refuse(&self, head: &Parts) -> bool {
+        let first = self.pages.lock().refused.insert(self.operation(head));
+        if first {
+            self.refused.send_modify(|refused| *refused += 1);
+        }
+        first
     }
 
     /// Notes that a request's body was read to its end.

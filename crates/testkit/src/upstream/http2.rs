@@ -68,8 +68,9 @@ async fn answer(
             return refuse_script(&mut respond, sentence);
         }
     };
-    if let Some(refusal) = script.on_stream.refusal {
-        book.refuse();
+    if let Some(refusal) = script.on_stream.refusal
+        && book.refuse(&head)
+    {
         if let Some(gate) = &script.gates.answer {
             book.pass_gate(gate).await;
         }

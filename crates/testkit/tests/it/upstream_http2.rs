@@ -83,11 +83,13 @@ async fn a_broken_exchange_counts_and_a_refused_one_does_not() {
         assert_eq!(upstream.executions("acc-1", "k") as usize, number + 1);
     }
     for (script, goes_away) in [("stream", false), ("go-away", true)] {
-        let refused = Peer::connect(&upstream).await.send("refused", &[("x-test-refuse", script)]).await.err().unwrap();
+        let refused = Peer::connect(&upstream).await.send(script, &[("x-test-refuse", script)]).await.err().unwrap();
         assert!(refused.is_remote(), "{refused:?}");
         assert_eq!(refused.is_go_away(), goes_away);
         assert_eq!(refused.reason() == Some(Reason::REFUSED_STREAM), !goes_away);
+        assert_eq!(upstream.executions("acc-1", script), 0);
+        let again = Peer::connect(&upstream).await.send(script, &[("x-test-refuse", script)]).await.unwrap();
+        assert_eq!((again.status().as_u16(), upstream.executions("acc-1", script)), (201, 1));
     }
     upstream.refused(2).await;
-    assert_eq!(upstream.executions("acc-1", "refused"), 0);
 }

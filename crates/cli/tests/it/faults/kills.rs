@@ -67,14 +67,14 @@ struct Round {
 }
 
 impl Round {
-    async fn new(moment: Moment, number: usize) -> Self {
+    fn new(moment: Moment, number: usize, site: Site) -> Self {
         let count = if moment == Moment::Load { KEYS_UNDER_LOAD } else { KEYS };
         Self {
             moment,
             keys: (0..count).map(|key| format!("{number}-{key}")).collect(),
             victim: number / 2 % count,
             in_turn: number % 2 == 1 && moment != Moment::Load,
-            site: Site::new().await,
+            site,
             history: History::default(),
         }
     }
@@ -149,7 +149,12 @@ impl Round {
 }
 
 async fn round(moment: Moment, number: usize, broken: Broken) -> Result<Tally, String> {
-    Round::new(moment, number).await.run(number, broken).await
+    Round::new(moment, number, Site::new().await).run(number, broken).await
+}
+
+/// A round on an upstream that speaks HTTP/2.
+async fn round_on_streams(moment: Moment, number: usize, broken: Broken) -> Result<Tally, String> {
+    Round::new(moment, number, Site::speaking_http2().await).run(number, broken).await
 }
 
 /// Many rounds, several at a time.
@@ -205,6 +210,25 @@ async fn an_answer_that_was_recorded_but_not_given_is_replayed() {
 #[tokio::test]
 async fn a_gateway_killed_under_load_executes_nothing_twice() {
     rounds(Moment::Load).await;
+}
+
+/// Rounds with an upstream that speaks HTTP/2, where what is sent at the same time goes on one connection.
+const ROUNDS_ON_STREAMS: usize = 6;
+
+#[tokio::test]
+async fn a_gateway_killed_over_http_2_executes_nothing_twice() {
+    for moment in [Moment::Sent, Moment::Load, Moment::At("before_record")] {
+        for number in 0..ROUNDS_ON_STREAMS {
+            let judged = round_on_streams(moment, number, Broken::default()).await;
+            judged.unwrap_or_else(|why| panic!("{moment:?}, round {number}: {why}"));
+        }
+    }
+}
+
+#[tokio::test]
+async fn control_a_lapsed_claim_that_is_executed_again_over_http_2_is_caught() {
+    let broken = Broken { successor: "execute_lapsed", ..Broken::default() };
+    assert_caught(round_on_streams(Moment::Sent, 0, broken).await, "executed 2 times");
 }
 
 #[tokio::test]

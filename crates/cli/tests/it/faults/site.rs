@@ -20,11 +20,21 @@ const LOOK_AGAIN: Duration = Duration::from_millis(5);
 pub(super) struct Site {
     directory: TempDir,
     pub(super) upstream: CountingUpstream,
+    /// Which HTTP the upstream speaks, as the setting says it.
+    http: &'static str,
 }
 
 impl Site {
     pub(super) async fn new() -> Self {
-        Self { directory: scratch_dir().expect("a directory"), upstream: CountingUpstream::start().await }
+        Self::of(CountingUpstream::start().await, "1.1")
+    }
+
+    pub(super) async fn speaking_http2() -> Self {
+        Self::of(CountingUpstream::start_http2().await, "2")
+    }
+
+    fn of(upstream: CountingUpstream, http: &'static str) -> Self {
+        Self { directory: scratch_dir().expect("a directory"), upstream, http }
     }
 
     /// A gateway on the file and the upstream, with a lease of a second, waiters that are patient enough to see a claim
@@ -33,6 +43,7 @@ impl Site {
         let plan = Plan { environment: BTreeMap::new(), shell: None };
         plan.set("store", &format!("sqlite:{}", self.file().display()))
             .set("upstream", &self.upstream.url())
+            .set("upstream_http", self.http)
             .set("lease", "1s")
             .set("wait", "20s")
             .set("sweep_every", "1d")
