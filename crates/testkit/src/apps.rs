@@ -1,5 +1,6 @@
-//! Real applications as upstreams: FastAPI under uvicorn, and Express on Node. Both count executions per key and close a
-//! connection that was idle for five seconds, as they do where they are deployed.
+//! Real applications as upstreams: FastAPI under uvicorn and, for HTTP/2, under Hypercorn; Express on Node and, for HTTP/2,
+//! Node's own server. All count executions per key and close a connection that was idle for five seconds, as they do where
+//! they are deployed.
 //!
 //! What they need is set up by `cargo xtask test`, which names it in the environment; this module installs nothing.
 
@@ -24,6 +25,14 @@ pub struct PythonUpstream;
 /// Starts the Express application.
 #[derive(Debug)]
 pub struct NodeUpstream;
+
+/// Starts the FastAPI application where HTTP/2 is spoken, and HTTP/1.1 to who asks for that.
+#[derive(Debug)]
+pub struct PythonHttp2Upstream;
+
+/// Starts the application on Node where nothing but HTTP/2 is spoken.
+#[derive(Debug)]
+pub struct NodeHttp2Upstream;
 
 /// A running application with `POST /orders` and `GET /count?key=`. Dropping it kills it.
 #[derive(Debug)]
@@ -50,6 +59,28 @@ impl NodeUpstream {
         let mut command = Command::new("node");
         command.arg(format!("{APPS}/node_app.js")).env("NODE_PATH", required(NODE_MODULES)?);
         let process = Process::start(&mut command)?;
+        let line = process.stdout().wait_for("running on http://127.0.0.1:").await?;
+        AppUpstream::new(process, &line)
+    }
+}
+
+impl PythonHttp2Upstream {
+    /// Starts `fastapi_app.py` under Hypercorn on a free port and waits until it listens.
+    pub async fn start() -> io::Result<AppUpstream> {
+        let mut command = Command::new(required(PYTHON)?);
+        command.args(["-m", "hypercorn", "fastapi_app:app", "--bind", "127.0.0.1:0", "--keep-alive", "5"]);
+        command.current_dir(APPS).env("PYTHONDONTWRITEBYTECODE", "1");
+        let process = Process::start(&mut command)?;
+        let line = process.stderr().wait_for("Running on http://127.0.0.1:").await?;
+        AppUpstream::new(process, &line)
+    }
+}
+
+impl NodeHttp2Upstream {
+    /// Starts `node_http2_app.js` on a free port and waits until it listens. Its [`AppUpstream::count`] can't be asked, since
+    /// that is a request in HTTP/1.1.
+    pub async fn start() -> io::Result<AppUpstream> {
+        let process = Process::start(Command::new("node").arg(format!("{APPS}/node_http2_app.js")))?;
         let line = process.stdout().wait_for("running on http://127.0.0.1:").await?;
         AppUpstream::new(process, &line)
     }

@@ -1,11 +1,12 @@
 //! What oncekey's tests and benchmarks are made of: the things around the gateway, each of them real.
 //!
-//! - [`CountingUpstream`]: an HTTP/1.1 server that counts executions per scope and key, and does what the test's own
+//! - [`CountingUpstream`]: a server of HTTP/1.1 or HTTP/2 that counts executions per scope and key, and does what the test's own
 //!   request headers tell it to (delay, gate, any body, any framing, a cut).
 //! - [`FaultProxy`]: a TCP proxy that cuts, blackholes or holds back what passes through it.
 //! - [`Process`]: a program under test: its output, its signals, its exit, its memory and CPU time.
 //! - [`Client`] for requests that should work, [`RawClient`] for bytes on the wire.
-//! - [`PythonUpstream`] and [`NodeUpstream`]: a FastAPI and an Express application.
+//! - [`PythonUpstream`] and [`NodeUpstream`]: a FastAPI and an Express application; [`PythonHttp2Upstream`] and
+//!   [`NodeHttp2Upstream`]: the same over HTTP/2.
 //!
 //! Everything listens on loopback, on a port that the system chose, and ends when it is dropped. Nothing here waits
 //! without a limit: what a test waits for and doesn't get within [`PATIENCE`] fails with a sentence that says what was
@@ -21,7 +22,7 @@ mod upstream;
 
 use std::time::Duration;
 
-pub use apps::{AppUpstream, NodeUpstream, PythonUpstream};
+pub use apps::{AppUpstream, NodeHttp2Upstream, NodeUpstream, PythonHttp2Upstream, PythonUpstream};
 pub use client::{Answer, Call, Client};
 pub use loopback::{free_address, raise_open_files, scratch_dir};
 pub use process::{Lines, Memory, Process};

@@ -8,6 +8,7 @@ mod connections;
 mod counters;
 mod demo;
 mod framing;
+mod http2;
 mod large;
 mod operator;
 mod passing;

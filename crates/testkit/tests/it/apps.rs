@@ -1,6 +1,6 @@
 //! The two real applications. They need what `cargo xtask test` sets up, and fail without it.
 
-use oncekey_testkit::{AppUpstream, Client, NodeUpstream, PythonUpstream, RawClient};
+use oncekey_testkit::{AppUpstream, Client, NodeUpstream, PythonHttp2Upstream, PythonUpstream, RawClient};
 
 async fn counts_and_closes_idle_connections(app: AppUpstream) {
     let client = Client::new(app.address());
@@ -30,4 +30,9 @@ async fn fastapi_counts_per_key_and_closes_a_connection_idle_for_five_seconds() 
 #[tokio::test]
 async fn express_counts_per_key_and_closes_a_connection_idle_for_five_seconds() {
     counts_and_closes_idle_connections(NodeUpstream::start().await.unwrap()).await;
+}
+
+#[tokio::test]
+async fn fastapi_does_the_same_where_http_2_is_spoken() {
+    counts_and_closes_idle_connections(PythonHttp2Upstream::start().await.unwrap()).await;
 }

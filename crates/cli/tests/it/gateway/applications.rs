@@ -4,7 +4,9 @@
 use std::io;
 use std::time::Duration;
 
-use oncekey_testkit::{Answer, AppUpstream, FaultProxy, NodeUpstream, PythonUpstream};
+use oncekey_testkit::{
+    Answer, AppUpstream, Call, FaultProxy, NodeHttp2Upstream, NodeUpstream, PythonHttp2Upstream, PythonUpstream,
+};
 use tokio::task::JoinSet;
 
 use super::stand::{Gateway, order, until};
@@ -32,8 +34,14 @@ async fn burst(gateway: &Gateway, number: usize) {
     }
 }
 
-async fn orders_around_the_idle_close(application: &AppUpstream) {
-    let gateway = Gateway::start(&application.url(), "").await;
+/// How often the application executed a key, asked through the gateway.
+async fn count(gateway: &Gateway, key: &str) -> u64 {
+    let answer = gateway.send(&Call::get(format!("/count?key={key}"))).await;
+    answer.json()["count"].as_u64().expect("a count")
+}
+
+async fn orders_around_the_idle_close(application: &AppUpstream, settings: &str) {
+    let gateway = Gateway::start(&application.url(), settings).await;
     for (number, idle) in IDLE.into_iter().enumerate() {
         // Idleness is what is tested; it has no event.
         tokio::time::sleep(Duration::from_millis(idle)).await;
@@ -42,12 +50,12 @@ async fn orders_around_the_idle_close(application: &AppUpstream) {
     for number in 0..IDLE.len() {
         for lane in 0..AT_ONCE {
             let key = format!("order-{number}-{lane}");
-            assert_eq!(application.count(&key).await.expect("a count"), 1, "{key}");
+            assert_eq!(count(&gateway, &key).await, 1, "{key}");
         }
     }
     let replay = gateway.send(&order("order-0-0")).await;
     assert!(replay.is_replay());
-    assert_eq!(application.count("order-0-0").await.expect("a count"), 1);
+    assert_eq!(count(&gateway, "order-0-0").await, 1);
     gateway.end().await;
 }
 
@@ -55,7 +63,15 @@ async fn orders_around_the_idle_close(application: &AppUpstream) {
 async fn two_hundred_orders_around_the_idle_close_of_fastapi_and_express_are_executed_once_each() {
     let (python, node) = (PythonUpstream::start().await, NodeUpstream::start().await);
     let (python, node) = (python.expect("the FastAPI application"), node.expect("the Express application"));
-    tokio::join!(orders_around_the_idle_close(&python), orders_around_the_idle_close(&node));
+    tokio::join!(orders_around_the_idle_close(&python, ""), orders_around_the_idle_close(&node, ""));
+}
+
+#[tokio::test]
+async fn the_same_over_http_2_to_fastapi_under_hypercorn_and_to_node() {
+    let (python, node) = (PythonHttp2Upstream::start().await, NodeHttp2Upstream::start().await);
+    let (python, node) = (python.expect("the FastAPI application"), node.expect("the application on Node"));
+    let settings = "upstream_http = \"2\"\n";
+    tokio::join!(orders_around_the_idle_close(&python, settings), orders_around_the_idle_close(&node, settings));
 }
 
 /// Longer than the application keeps an idle connection.
