@@ -54,7 +54,7 @@ pub(crate) struct UpstreamOptions {
     pub head_timeout: Duration,
     /// Idle HTTP/1.1 connections kept at most.
     pub max_idle: usize,
-    /// An HTTP/2 connection with streams gets a PING this often, and as long for the answer; without one it is closed (E7).
+    /// An HTTP/2 connection with streams gets a PING this often, and is closed if that isn't answered (E7).
     pub keep_alive: Duration,
     /// What `Connection` can't name away (H2): the key and scope fields of all routes.
     pub protected: Protected,
@@ -70,7 +70,8 @@ impl UpstreamOptions {
             connect_timeout: Duration::from_secs(5),
             head_timeout: Duration::from_mins(10),
             max_idle: 512,
-            keep_alive: Duration::from_secs(20),
+            // gRPC servers allow for one in five minutes.
+            keep_alive: Duration::from_secs(310),
             protected: Protected::default(),
         }
     }

@@ -114,7 +114,7 @@ impl Lines {
             match self.streams.look() {
                 http2::Look::Place(place) => return Ok(Line::Two(place)),
                 http2::Look::Room => return self.open(deadline, offer).await,
-                http2::Look::Silent(_) | http2::Look::Full => {}
+                http2::Look::Full => {}
             }
         }
     }

@@ -1,6 +1,7 @@
 //! One HTTP/2 connection: how many streams it carries, since when it is idle, when its peer was last heard (E12).
 //!
-//! Owns its driver and its PINGs. Leaves the choice among connections to `pool`.
+//! Owns its driver and its PINGs, which are few: gRPC servers take more than one in five minutes for an attack and close the
+//! connection, with all that runs on it. Leaves the choice among connections to `pool`.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -12,7 +13,7 @@ use h2::{Ping, PingPong};
 use oncekey_engine::NotExecuted;
 use oncekey_store::Clock;
 use parking_lot::Mutex;
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Notify, oneshot};
 use tokio_util::task::TaskTracker;
 
 use crate::upstream::secure::Bytestream;
@@ -25,6 +26,8 @@ const STREAM_WINDOW: u32 = 128 * 1024;
 const CONNECTION_WINDOW: u32 = 1024 * 1024;
 /// The longest head or trailers of an answer, in bytes as HTTP/2 counts them. Longer ones leave the outcome unknown (E7).
 const HEADER_LIST: u32 = 64 * 1024;
+/// How long the peer of a connection with streams may take to answer a PING, if that is shorter than the time between two.
+const PONG_WITHIN: Duration = Duration::from_secs(20);
 /// What a stream has handed over for sending and its peer hasn't taken yet, in bytes.
 const SEND_BUFFER: usize = 64 * 1024;
 
@@ -32,20 +35,14 @@ pub(in crate::upstream) struct Connection {
     requests: SendRequest<Bytes>,
     clock: Arc<dyn Clock>,
     usage: Mutex<Usage>,
-    /// Wakes the driver to send a PING.
-    asked: Arc<Notify>,
-    /// When the last answered PING was asked for; closed once the connection has ended.
-    proven: watch::Receiver<Option<Duration>>,
 }
 
 struct Usage {
     streams: usize,
     /// Since when there are no streams.
     since: Duration,
-    /// When something of an answer last arrived.
+    /// When the peer was last heard: by a part of an answer, or by a PING's.
     heard: Duration,
-    /// Takes no more streams.
-    retired: bool,
 }
 
 /// Whether a connection takes one more stream.
@@ -53,10 +50,8 @@ struct Usage {
 pub(super) enum Vacancy {
     /// It does.
     Free,
-    /// It would, but its peer wasn't heard for a while.
-    Silent,
-    /// Not before one of its streams ends.
-    Full,
+    /// Not now: it is full, or its peer wasn't heard for a while.
+    Busy,
     /// Never again.
     Gone,
 }
@@ -74,39 +69,32 @@ impl Connection {
         let failed = |error| NotExecuted::because(format!("the connection to the upstream failed: {error}"));
         let (requests, mut connection) = builder().handshake(stream).await.map_err(failed)?;
         let pings = connection.ping_pong().expect("it is taken once");
-        let (proofs, proven) = watch::channel(None);
-        let asked = Arc::new(Notify::new());
         let now = clock.elapsed();
-        let usage = Mutex::new(Usage { streams: 0, since: now, heard: now, retired: false });
-        let opened = Arc::new(Self { requests, clock: Arc::clone(&clock), usage, asked: Arc::clone(&asked), proven });
-        let mut pulse = Pulse { pings, asked, proofs, clock, keep_alive, of: Arc::downgrade(&opened) };
+        let usage = Mutex::new(Usage { streams: 0, since: now, heard: now });
+        let opened = Arc::new(Self { requests, clock, usage });
+        let mut pulse = Pulse { pings, keep_alive, of: Arc::downgrade(&opened) };
+        let (answers, answered) = oneshot::channel();
         tasks.spawn(async move {
             // Its errors reach the streams. Dropped because its peer is dead, it ends them.
             tokio::select! {
                 _ = connection => {}
-                () = pulse.stopped() => {}
+                () = pulse.stopped(answers) => {}
             }
         });
-        if opened.answers().await {
-            Ok(opened)
-        } else {
-            Err(NotExecuted::because("the upstream doesn't answer in HTTP/2"))
-        }
+        answered.await.map_err(|_| NotExecuted::because("the upstream doesn't answer in HTTP/2"))?;
+        Ok(opened)
     }
 
     /// Whether it takes one more stream. Without streams it is idle, and the upstream may close it at any moment from some
-    /// time on (E12); with streams the upstream won't, but it may be gone without a word.
+    /// time on (E12). With streams the upstream won't, but it may be gone without a word.
     pub(super) fn vacancy(&self, idle: Duration) -> Vacancy {
         let now = self.clock.elapsed();
         let usage = self.usage.lock();
         let longer = |since: Duration| now.saturating_sub(since) >= idle;
-        let heard = usage.heard.max(self.proven.borrow().unwrap_or_default());
-        if usage.retired || !self.is_open() || (usage.streams == 0 && longer(usage.since)) {
+        if !self.is_open() || (usage.streams == 0 && longer(usage.since)) {
             Vacancy::Gone
-        } else if usage.streams >= self.max_streams() {
-            Vacancy::Full
-        } else if usage.streams > 0 && longer(heard) {
-            Vacancy::Silent
+        } else if usage.streams >= self.max_streams() || (usage.streams > 0 && longer(usage.heard)) {
+            Vacancy::Busy
         } else {
             Vacancy::Free
         }
@@ -115,24 +103,16 @@ impl Connection {
     /// A place for one more stream, if there is one.
     pub(super) fn reserve(self: &Arc<Self>, freed: &Arc<Notify>) -> Option<Place> {
         let mut usage = self.usage.lock();
-        if usage.retired || usage.streams >= self.max_streams() {
+        if usage.streams >= self.max_streams() {
             return None;
         }
         usage.streams += 1;
         Some(Place { connection: Arc::clone(self), freed: Arc::clone(freed) })
     }
 
-    /// Takes no streams from now on.
-    pub(super) fn retire(&self) {
-        self.usage.lock().retired = true;
-    }
-
-    /// Sends a PING and waits for its answer; false once the connection has ended. Others who ask meanwhile share it.
-    pub(super) async fn answers(&self) -> bool {
-        let asked = self.clock.elapsed();
-        let mut proven = self.proven.clone();
-        self.asked.notify_one();
-        proven.wait_for(|proof| proof.is_some_and(|at| at >= asked)).await.is_ok()
+    fn heard(&self, at: Duration) {
+        let mut usage = self.usage.lock();
+        usage.heard = usage.heard.max(at);
     }
 
     /// False after GOAWAY, an error or the end of the connection.
@@ -170,7 +150,7 @@ impl Place {
 
     /// Notes that something of an answer has arrived.
     pub(super) fn heard(&self) {
-        self.connection.usage.lock().heard = self.connection.clock.elapsed();
+        self.connection.heard(self.connection.clock.elapsed());
     }
 }
 
@@ -186,43 +166,42 @@ impl Drop for Place {
     }
 }
 
-/// The PINGs of a connection: on demand, and every `keep_alive` while it carries streams.
+/// The PINGs of a connection: one at its beginning, then one every `keep_alive` while it carries streams.
 struct Pulse {
     pings: PingPong,
-    asked: Arc<Notify>,
-    proofs: watch::Sender<Option<Duration>>,
-    clock: Arc<dyn Clock>,
     keep_alive: Duration,
     of: Weak<Connection>,
 }
 
 impl Pulse {
-    /// Resolves once a PING wasn't answered.
-    async fn stopped(&mut self) {
+    /// Tells when the first PING was answered; resolves once one wasn't.
+    async fn stopped(&mut self, first: oneshot::Sender<()>) {
+        // Whoever opens the connection knows for how long to wait.
+        if self.pings.ping(Ping::opaque()).await.is_err() || first.send(()).is_err() {
+            return;
+        }
         loop {
-            tokio::select! {
-                () = self.asked.notified() => {}
-                () = tokio::time::sleep(self.keep_alive) => {
-                    if self.of.upgrade().is_none_or(|connection| connection.usage.lock().streams == 0) {
-                        continue;
-                    }
-                }
+            tokio::time::sleep(self.keep_alive).await;
+            let Some(connection) = self.of.upgrade() else { continue };
+            if connection.usage.lock().streams == 0 {
+                continue;
             }
             // By the time of the question: the answer may lie unread through a pause.
-            let asked = self.clock.elapsed();
+            let asked = connection.clock.elapsed();
             if !self.beat().await {
                 return;
             }
-            self.proofs.send_replace(Some(asked));
+            connection.heard(asked);
         }
     }
 
     /// Waits in two halves: after a pause of the process the first one is over at once, and what has arrived meanwhile is
     /// read during the second.
     async fn beat(&mut self) -> bool {
+        let half = self.keep_alive.min(PONG_WITHIN) / 2;
         let mut pong = std::pin::pin!(self.pings.ping(Ping::opaque()));
         for _ in 0..2 {
-            if let Ok(answered) = tokio::time::timeout(self.keep_alive / 2, &mut pong).await {
+            if let Ok(answered) = tokio::time::timeout(half, &mut pong).await {
                 return answered.is_ok();
             }
         }

@@ -16,8 +16,6 @@ use super::connection::{Connection, Place, Vacancy};
 
 /// The most connections. Past them a request waits for a stream to end.
 const MAX_CONNECTIONS: usize = 512;
-/// The most of its time to connect that a request waits for a silent connection's answer before it takes another one.
-const PROOF: Duration = Duration::from_secs(1);
 /// How often, at most, connections are looked at that nobody asks for any more.
 const REAPED_EVERY: Duration = Duration::from_millis(100);
 
@@ -40,9 +38,7 @@ struct Kept {
 /// What there is for a request.
 pub(in crate::upstream) enum Look {
     Place(Place),
-    /// A connection that may be dead.
-    Silent(Arc<Connection>),
-    /// Each connection is full, and there may be no more.
+    /// No connection takes one now, and there may be no more of them.
     Full,
     /// A connection may be opened.
     Room,
@@ -65,11 +61,6 @@ impl Pool {
             match self.look() {
                 Look::Place(place) => return Ok(Some(place)),
                 Look::Room => return Ok(None),
-                Look::Silent(connection) => {
-                    if let Some(place) = self.proven(&connection, deadline).await {
-                        return Ok(Some(place));
-                    }
-                }
                 Look::Full => {
                     let late = |_| NotExecuted::because("no stream to the upstream became free in time");
                     timeout_at(deadline, self.freed.notified()).await.map_err(late)?;
@@ -80,36 +71,15 @@ impl Pool {
 
     /// Looks without waiting; forgets the connections that are gone, which close when their streams have ended.
     pub(in crate::upstream) fn look(&self) -> Look {
-        let mut silent = None;
         let mut kept = self.kept.lock();
         self.drop_gone(&mut kept);
-        for connection in &kept.connections {
-            match connection.vacancy(self.idle) {
-                Vacancy::Free => {
-                    if let Some(place) = connection.reserve(&self.freed) {
-                        return Look::Place(place);
-                    }
-                }
-                Vacancy::Silent => silent = silent.or(Some(connection)),
-                Vacancy::Full | Vacancy::Gone => {}
-            }
-        }
-        match silent {
-            Some(connection) => Look::Silent(Arc::clone(connection)),
+        let free = |connection: &&Arc<Connection>| connection.vacancy(self.idle) == Vacancy::Free;
+        let place = kept.connections.iter().filter(free).find_map(|connection| connection.reserve(&self.freed));
+        match place {
+            Some(place) => Look::Place(place),
             None if kept.connections.len() >= MAX_CONNECTIONS => Look::Full,
             None => Look::Room,
         }
-    }
-
-    /// A place on a connection whose peer answers; one that doesn't in time gets no more streams.
-    async fn proven(&self, connection: &Arc<Connection>, deadline: Instant) -> Option<Place> {
-        let now = Instant::now();
-        let until = now + PROOF.min(deadline.saturating_duration_since(now) / 2);
-        if timeout_at(until, connection.answers()).await == Ok(true) {
-            return connection.reserve(&self.freed);
-        }
-        connection.retire();
-        None
     }
 
     /// The right to open a connection, which one request has at a time.

@@ -140,59 +140,52 @@ async fn a_connection_idle_for_too_long_is_not_used_again() {
     }
 }
 
-/// Holds the first request unanswered and answers the others; answers no PING once told.
-async fn with_one_open(answers_pings: bool) -> (Subject, Arc<AtomicUsize>, mpsc::UnboundedReceiver<usize>) {
-    let (told, pings) = mpsc::unbounded_channel();
+/// Its streams keep an upstream from closing it, but not from being gone; and asking it by a PING would be too much for some.
+#[tokio::test]
+async fn a_busy_connection_that_was_silent_takes_no_stream_until_it_is_heard() {
+    let (go_on, held) = mpsc::unbounded_channel::<()>();
+    let (told, mut begun) = mpsc::unbounded_channel();
+    let held = Arc::new(tokio::sync::Mutex::new(held));
     let (subject, connections) = counted(
         |_| {},
         move |number, peer| {
-            let told = told.clone();
+            let (held, told) = (Arc::clone(&held), told.clone());
             async move {
                 if number > 0 {
                     return answer_all(peer).await;
                 }
                 let mut frames = Frames::begin(peer, &[]).await;
-                frames.request().await;
-                frames.answers_pings = answers_pings;
-                told.send(frames.pings).unwrap();
-                while let Some((stream, _)) = frames.try_request().await {
-                    told.send(frames.pings).unwrap();
-                    frames.ok(stream).await;
-                }
+                let (slow, _) = frames.request().await;
+                told.send(()).unwrap();
+                let (quick, _) = frames.request().await;
+                frames.ok(quick).await;
+                held.lock().await.recv().await;
+                frames.head(slow, &[(":status", "200")], false).await;
+                let (quick, _) = frames.request().await;
+                assert_eq!(frames.pings, 1, "at its beginning");
+                frames.ok(quick).await;
+                frames.rest().await;
             }
         },
     )
     .await;
-    (subject, connections, pings)
-}
-
-#[tokio::test]
-async fn a_busy_connection_that_was_silent_proves_that_it_lives_before_it_takes_a_stream() {
-    let (subject, connections, mut pings) = with_one_open(true).await;
-    let mut held = Box::pin(subject.post());
+    let mut slow = Box::pin(subject.post());
     tokio::select! {
-        _ = &mut held => panic!("it isn't answered"),
-        pings = pings.recv() => assert_eq!(pings, Some(1), "at its beginning"),
+        _ = &mut slow => panic!("it isn't answered yet"),
+        told = begun.recv() => told.unwrap(),
     }
-    whole(subject.post().await.unwrap()).await.unwrap();
-    assert_eq!(within(pings.recv()).await, Some(1), "it was heard just now");
-    subject.clock.advance(Duration::from_secs(1));
-    whole(subject.post().await.unwrap()).await.unwrap();
-    assert_eq!(within(pings.recv()).await, Some(2), "it was asked first");
-    assert_eq!(connections.load(Ordering::Relaxed), 1);
-}
-
-#[tokio::test]
-async fn a_busy_connection_that_does_not_answer_takes_no_stream() {
-    let (subject, connections, mut pings) = with_one_open(false).await;
-    let mut held = Box::pin(subject.post());
-    tokio::select! {
-        _ = &mut held => panic!("it isn't answered"),
-        pings = pings.recv() => assert_eq!(pings, Some(1)),
+    for (silent, opened) in [(999, 1), (1000, 2)] {
+        subject.clock.advance(Duration::from_millis(silent));
+        whole(subject.post().await.unwrap()).await.unwrap();
+        assert_eq!(connections.load(Ordering::Relaxed), opened, "after {silent} ms");
     }
+    // The second one is too old by now, and the first is heard.
     subject.clock.advance(Duration::from_secs(1));
+    go_on.send(()).unwrap();
+    let unfinished = slow.await.unwrap();
     whole(subject.post().await.unwrap()).await.unwrap();
     assert_eq!(connections.load(Ordering::Relaxed), 2);
+    drop(unfinished);
 }
 
 #[tokio::test]
