@@ -5,6 +5,7 @@
 mod fingerprint;
 mod key;
 mod problem;
+mod problem_pages;
 mod response;
 mod scope;
 mod standing;
