@@ -31,10 +31,9 @@ fn there_is_a_page_for_each_code_and_no_other() {
 fn each_page_states_the_codes_statuses_and_its_retry() {
     for code in Code::ALL {
         let page = page(code.as_str());
-        let mut table = "| profile | status |\n|---|---|\n".to_owned();
-        for profile in Profile::ALL {
-            table += &format!("| `{}` | {} |\n", profile.name(), code.status(profile).as_u16());
-        }
+        let rows =
+            Profile::ALL.map(|profile| format!("| `{}` | {} |\n", profile.name(), code.status(profile).as_u16()));
+        let table = format!("| profile | status |\n|---|---|\n{}", rows.concat());
         for part in [table, format!("\n`retry`: `{}`.", code.retry().as_str())] {
             assert!(page.contains(&part), "docs/problems/{}.md must hold:\n{part}", code.as_str());
         }
