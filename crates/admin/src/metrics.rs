@@ -19,6 +19,10 @@ pub fn install_metrics() -> Result<PrometheusHandle, BuildError> {
     );
     describe_counter!("oncekey_problems_total", "Problems that oncekey answered, by configured route and code.");
     describe_gauge!("oncekey_build_info", "1, labelled with the version that runs.");
+    describe_gauge!(
+        "oncekey_config_last_reload_successful",
+        "1 while the configuration in force is the one that was read last, 0 after a reload that was refused."
+    );
     describe_gauge!("oncekey_promise_class", "1 for the lowest class of promise in force, 0 for the others.");
     Ok(handle)
 }
@@ -26,6 +30,11 @@ pub fn install_metrics() -> Result<PrometheusHandle, BuildError> {
 /// Shows which version runs.
 pub fn publish_build(version: &str) {
     gauge!("oncekey_build_info", "version" => version.to_owned()).set(1.0);
+}
+
+/// Shows whether the configuration that was read last is in force.
+pub fn publish_reload(successful: bool) {
+    gauge!("oncekey_config_last_reload_successful").set(if successful { 1.0 } else { 0.0 });
 }
 
 /// Shows the lowest class in force (G1); to be called again when it changes.

@@ -14,7 +14,7 @@ use crate::{check_config, demo, opening};
 /// Runs the command that was asked for.
 pub(crate) async fn run(arguments: Arguments, environment: Environment) -> Result<(), Failure> {
     match arguments.command {
-        Command::Serve(arguments) => serve(loaded(&arguments.sources(environment.clone()))?, environment).await,
+        Command::Serve(arguments) => serve(arguments.sources(environment)).await,
         Command::Demo => demo::run().await,
         Command::CheckConfig { file } => check_config::run(file, environment),
         Command::Migrate(store) => migrate(loaded(&store.sources(environment))?).await,
@@ -33,13 +33,14 @@ fn loaded(sources: &Sources) -> Result<Loaded, Failure> {
 }
 
 /// The gateway, until a signal ends it.
-async fn serve(loaded: Loaded, environment: Environment) -> Result<(), Failure> {
-    let token = loaded.admin_token(&environment).map_err(Failure::usage)?;
+async fn serve(sources: Sources) -> Result<(), Failure> {
+    let loaded = loaded(&sources)?;
+    let token = loaded.admin_token(&sources.environment).map_err(Failure::usage)?;
     for warning in &loaded.warnings {
         tracing::warn!("{warning}");
     }
     let listeners = Listeners::bind(&loaded.config).await?;
-    gateway::run(loaded.config, token, listeners).await
+    gateway::run(loaded, Some(sources), token, listeners).await
 }
 
 async fn migrate(loaded: Loaded) -> Result<(), Failure> {

@@ -25,7 +25,7 @@ pub(crate) async fn run() -> Result<(), Failure> {
     let addresses = Addresses { front: front.address, api: api.address, admin: admin.address };
     let sources =
         Sources { file: None, flags: addresses.flags(), environment: Environment::default(), purpose: Purpose::Serve };
-    let config = load(&sources).map_err(Failure::usage)?.config;
+    let loaded = load(&sources).map_err(Failure::usage)?;
 
     let tasks = TaskTracker::new();
     let stop = CancellationToken::new();
@@ -36,7 +36,7 @@ pub(crate) async fn run() -> Result<(), Failure> {
         }
     });
     output::print(&addresses.greeting(&fresh_key()?))?;
-    let ended = gateway::run(config, None, Listeners { front: front.listener, admin: admin.listener }).await;
+    let ended = gateway::run(loaded, None, None, Listeners { front: front.listener, admin: admin.listener }).await;
     stop.cancel();
     tasks.close();
     tasks.wait().await;

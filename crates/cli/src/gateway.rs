@@ -1,6 +1,8 @@
 //! The gateway put together: listeners, store, engine, layer, upstream; and taken apart again in order (D4).
 
+mod assembly;
 mod classes;
+mod reload;
 mod signals;
 
 use std::net::SocketAddr;
@@ -8,27 +10,28 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::Response;
-use oncekey_admin::{Access, AdminOptions, AdminToken, Node, Readiness, install_metrics, publish_build, router};
+use oncekey_admin::{
+    Access, AdminOptions, AdminToken, Node, Readiness, install_metrics, publish_build, publish_reload, router,
+};
 use oncekey_engine::{Engine, Settings, fault};
 use oncekey_store::{Clock, Store, SystemClock};
-use oncekey_tower::{Budget, IdempotencyLayer, ResponseBody, Routes};
+use oncekey_tower::ResponseBody;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use tower::Layer;
 
-use crate::config::{Config, GuardedRoute};
+use crate::config::Config;
 use crate::drain::Drain;
 use crate::exit::Failure;
-use crate::fields::Protected;
-use crate::front::{self, Current, FrontOptions, Refusals, Serving, descriptors};
+use crate::front::{self, Current, FrontOptions, descriptors};
 use crate::opening;
-use crate::settings::Secret;
-use crate::upstream::{Upstream, UpstreamOptions};
+use crate::settings::{Loaded, Secret, Sources};
+use assembly::Assembly;
 use classes::Promises;
-use signals::Signals;
+use reload::Reload;
+use signals::{Asked, Signals};
 
 /// The program's version, as it is shown everywhere.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -61,16 +64,24 @@ async fn bind(setting: &str, address: SocketAddr) -> Result<TcpListener, Failure
     TcpListener::bind(address).await.map_err(failed)
 }
 
-/// Runs until a signal ends it (D4); a second one ends the process at once. An error means that it did not start.
-pub(crate) async fn run(config: Config, token: Option<Secret>, listeners: Listeners) -> Result<(), Failure> {
-    let mut signals = Signals::listen()?;
+/// Runs until a signal ends it (D4); a second one ends the process at once. An error means that it did not start. `sources` are
+/// read again at SIGHUP; without any, that signal ends the process as any program.
+pub(crate) async fn run(
+    running: Loaded,
+    sources: Option<Sources>,
+    token: Option<Secret>,
+    listeners: Listeners,
+) -> Result<(), Failure> {
+    let config = &running.config;
+    let mut signals = Signals::listen(sources.is_some())?;
     descriptors::raise_limit();
     let metrics = install_metrics().map_err(Failure::failed)?;
     publish_build(VERSION);
+    publish_reload(true);
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let store = opening::for_serving(&config.store, Arc::clone(&clock)).await?;
-    let promises = Promises::of(Arc::clone(&store), &config.routes).await?;
-    let engine = Engine::start(Arc::clone(&store), Arc::clone(&clock), settings(&config));
+    let promises = Arc::new(Promises::of(Arc::clone(&store), &config.routes).await?);
+    let engine = Engine::start(Arc::clone(&store), Arc::clone(&clock), settings(config));
     let engine = engine.await.map_err(|error| opening::failure(&error))?;
 
     let (readiness, ready) = watch::channel(Readiness::Starting);
@@ -87,21 +98,30 @@ pub(crate) async fn run(config: Config, token: Option<Secret>, listeners: Listen
         store: Arc::clone(&store),
     };
     background.spawn(oncekey_admin::serve(listeners.admin, router(admin), stop.clone().cancelled_owned()));
-    background.spawn(stop.clone().run_until_cancelled_owned(promises.keep_up_to_date()));
+    background.spawn(stop.clone().run_until_cancelled_owned(Arc::clone(&promises).keep_up_to_date()));
 
     let drain = Drain::new();
-    let service = layer(&engine, &config)?.layer(upstream(&config, clock, &drain));
-    announce(&config, &listeners.front, &*store);
-    let refusals = Refusals { own_answers: config.own_answers.clone(), retry_after: config.retry_after };
-    let current = Current::new(Serving { service, refusals });
-    front::serve(listeners.front, current, &FrontOptions::default(), &drain);
+    // What is left of the bound when the replay cache and the outcomes that wait to be recorded have their parts.
+    let budget = config.limits.buffered / CACHE_PART * (CACHE_PART - 2);
+    let assembly = Assembly::new(engine.clone(), config, budget, clock, drain.clone());
+    let current = Current::new(assembly.serving(config)?);
+    announce(config, &listeners.front, &*store);
+    front::serve(listeners.front, current.clone(), &FrontOptions::default(), &drain);
     readiness.send_replace(Readiness::Ready);
 
-    signals.asked_to_end().await;
+    let mut reload = Reload { sources, running, assembly, promises, current };
+    while let Asked::Reload = signals.next().await {
+        // A file that takes long to read holds up no end. Dropped, a reload has changed nothing.
+        tokio::select! {
+            biased;
+            () = signals.asked_to_end() => break,
+            () = reload.run() => {}
+        }
+    }
     tracing::info!("draining: finishing what runs; a second signal ends the process at once");
     readiness.send_replace(Readiness::Draining);
     signals.exit_at_the_next();
-    end(&config, &drain, &engine).await;
+    end(&reload.running.config, &drain, &engine).await;
     stop.cancel();
     background.close();
     background.wait().await;
@@ -135,25 +155,6 @@ fn settings(config: &Config) -> Settings {
         sweep_every: config.sweep.every,
         sweep_batch: config.sweep.batch,
     }
-}
-
-fn layer(engine: &Engine<Response<ResponseBody>>, config: &Config) -> Result<IdempotencyLayer, Failure> {
-    let routes = config.routes.iter().map(GuardedRoute::readable).collect();
-    let routes = Routes::new(routes).map_err(Failure::usage)?;
-    // What is left of the bound when the replay cache and the outcomes that wait to be recorded have their parts.
-    let budget = Budget::new(config.limits.buffered / CACHE_PART * (CACHE_PART - 2));
-    Ok(IdempotencyLayer::new(engine.clone(), config.store.namespace.clone(), routes, budget))
-}
-
-fn upstream(config: &Config, clock: Arc<dyn Clock>, drain: &Drain) -> Upstream {
-    let options = UpstreamOptions {
-        http: config.upstream.http,
-        idle: config.upstream.idle,
-        connect_timeout: config.upstream.connect_timeout,
-        protected: Protected::new(config.routes.iter().flat_map(GuardedRoute::naming_fields)),
-        ..UpstreamOptions::at(config.upstream.url.authority.clone())
-    };
-    Upstream::new(options, clock, drain.clone())
 }
 
 fn access(token: Option<Secret>, admin: &TcpListener) -> Result<Access, Failure> {

@@ -51,6 +51,14 @@ impl IdempotencyLayer {
         let unguarded = RouteCounts::unguarded();
         Self { shared: Arc::new(Shared { engine, namespace, routes, counts, unguarded, budget }) }
     }
+
+    /// A layer with other routes on the same engine and budget. What this one has wrapped keeps its routes, so that a request
+    /// is judged by one set of them from beginning to end; operations in flight are shared.
+    #[must_use]
+    pub fn with_routes(&self, routes: Routes) -> Self {
+        let Shared { engine, namespace, budget, .. } = &*self.shared;
+        Self::new(engine.clone(), namespace.clone(), routes, budget.clone())
+    }
 }
 
 impl<S> Layer<S> for IdempotencyLayer {

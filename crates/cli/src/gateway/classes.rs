@@ -8,6 +8,7 @@ use oncekey_admin::publish_class;
 use oncekey_admin::view::Classes;
 use oncekey_core::PromiseClass;
 use oncekey_store::{Promise, Store};
+use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use crate::config::GuardedRoute;
@@ -20,28 +21,39 @@ const EVERY: Duration = Duration::from_mins(1);
 /// What is promised at present.
 pub(super) struct Promises {
     store: Arc<dyn Store>,
-    routes: Vec<String>,
+    /// What the store promised when it was last asked, and the routes' labels.
+    known: Mutex<(Promise, Vec<String>)>,
     present: watch::Sender<Classes>,
-    class: PromiseClass,
 }
 
 impl Promises {
     /// Works the classes out and prints them; exit 64 where a route requires more than the store promises (G2).
     pub(super) async fn of(store: Arc<dyn Store>, routes: &[GuardedRoute]) -> Result<Self, Failure> {
         let promise = store.promise().await.map_err(|error| opening::failure(&error))?;
+        let (present, _) = watch::channel(classes(&[], promise.class));
+        let promises = Self { store, known: Mutex::new((promise, Vec::new())), present };
+        promises.reroute(routes)?;
+        Ok(promises)
+    }
+
+    /// Works the classes of other routes out and prints them. Refused, with nothing changed, where a route requires more than the
+    /// store promised when it was last asked (G2).
+    pub(super) fn reroute(&self, routes: &[GuardedRoute]) -> Result<(), Failure> {
+        let mut known = self.known.lock();
+        let (promise, labels) = &mut *known;
         for guarded in routes {
-            require(guarded, &promise)?;
+            require(guarded, promise)?;
         }
-        let routes: Vec<_> = routes.iter().map(|guarded| guarded.route.policy.route.clone()).collect();
-        for route in &routes {
+        *labels = routes.iter().map(|guarded| guarded.route.policy.route.clone()).collect();
+        for route in &*labels {
             tracing::info!(route, class = %promise.class, "promised");
         }
         for shortfall in &promise.shortfalls {
             tracing::warn!(class = %promise.class, "{shortfall}");
         }
-        let (present, _) = watch::channel(classes(&routes, promise.class));
+        self.present.send_replace(classes(labels, promise.class));
         publish_class(promise.class);
-        Ok(Self { store, routes, present, class: promise.class })
+        Ok(())
     }
 
     pub(super) fn watch(&self) -> watch::Receiver<Classes> {
@@ -49,29 +61,31 @@ impl Promises {
     }
 
     /// Reads the store's settings again and again; a class that changes is a log line and a metric, never an exit (G4).
-    pub(super) async fn keep_up_to_date(mut self) {
+    pub(super) async fn keep_up_to_date(self: Arc<Self>) {
         loop {
             tokio::time::sleep(EVERY).await;
-            let promise = match self.store.promise().await {
-                Ok(promise) => promise,
-                Err(error) => {
-                    tracing::debug!(%error, "what the store promises could not be read again");
-                    continue;
-                }
-            };
-            if promise.class == self.class {
-                continue;
+            match self.store.promise().await {
+                Ok(promise) => self.take_note(promise),
+                Err(error) => tracing::debug!(%error, "what the store promises could not be read again"),
             }
-            let shortfalls = promise.shortfalls.join(" ");
-            if promise.class < self.class {
-                tracing::error!(before = %self.class, now = %promise.class, shortfalls, "the promise has fallen");
-            } else {
-                tracing::info!(before = %self.class, now = %promise.class, "the promise has risen");
-            }
-            self.class = promise.class;
-            self.present.send_replace(classes(&self.routes, promise.class));
-            publish_class(promise.class);
         }
+    }
+
+    fn take_note(&self, promise: Promise) {
+        let mut known = self.known.lock();
+        let (before, now) = (known.0.class, promise.class);
+        let shortfalls = promise.shortfalls.join(" ");
+        known.0 = promise;
+        if now == before {
+            return;
+        }
+        if now < before {
+            tracing::error!(%before, %now, shortfalls, "the promise has fallen");
+        } else {
+            tracing::info!(%before, %now, "the promise has risen");
+        }
+        self.present.send_replace(classes(&known.1, now));
+        publish_class(now);
     }
 }
 

@@ -13,6 +13,7 @@ mod large;
 mod operator;
 mod passing;
 mod profiles;
+mod reloading;
 mod stand;
 mod starting;
 mod waiters;

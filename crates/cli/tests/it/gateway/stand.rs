@@ -1,7 +1,7 @@
 //! A gateway under test, and the requests that most tests send it.
 
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::Duration;
 
@@ -19,13 +19,15 @@ pub(super) struct Gateway {
     pub(super) process: Process,
     pub(super) address: SocketAddr,
     pub(super) admin: SocketAddr,
+    /// Its configuration.
+    file: PathBuf,
     /// Its store and its configuration; absent where those belong to another gateway.
     directory: Option<TempDir>,
     store: String,
 }
 
 impl Gateway {
-    /// Starts one with the given settings (TOML) and waits until it is ready.
+    /// Starts one with the given settings (TOML) and waits until it is ready. No upstream: the settings name it.
     pub(super) async fn start(upstream: &str, settings: &str) -> Self {
         let directory = oncekey_testkit::scratch_dir().expect("a directory");
         let store = format!("sqlite:{}", directory.path().join("oncekey.db").display());
@@ -47,11 +49,36 @@ impl Gateway {
         std::fs::write(&file, settings).expect("written");
         let (address, admin) = (free_address().expect("a port"), free_address().expect("a port"));
         let mut command = oncekey();
-        command.arg("serve").arg("--config").arg(&file).args(["--upstream", upstream, "--store", store]);
+        command.arg("serve").arg("--config").arg(&file).args(["--store", store]);
+        // A flag would beat what a file says later.
+        if !upstream.is_empty() {
+            command.args(["--upstream", upstream]);
+        }
         command.args(["--listen", &address.to_string(), "--admin", &admin.to_string()]);
         let mut process = Process::start(&mut command).expect("oncekey starts");
         process.ready(admin, "/readyz").await.expect("oncekey becomes ready");
-        Self { process, address, admin, directory: None, store: store.to_owned() }
+        Self { process, address, admin, file, directory: None, store: store.to_owned() }
+    }
+
+    /// Writes other settings into its file and lets it read them again (SIGHUP).
+    pub(super) fn rewrite(&mut self, settings: &str) {
+        // Whole at once, as an editor or a mounted volume replaces a file.
+        let whole = self.file.with_extension("new");
+        std::fs::write(&whole, settings).expect("written");
+        std::fs::rename(&whole, &self.file).expect("renamed");
+        self.process.hang_up().expect("SIGHUP");
+    }
+
+    /// The same, and waits until it says that the reload is done; whether it was taken, and all that the log said about it.
+    pub(super) async fn reload(&mut self, settings: &str) -> (bool, Vec<String>) {
+        let before = self.process.stderr().all().len();
+        self.rewrite(settings);
+        let said = || {
+            let lines = self.process.stderr().all().split_off(before);
+            let last = lines.iter().position(|line| line.contains("the configuration was "));
+            last.map(|last| (!lines[last].contains("was not reloaded"), lines[..=last].to_vec()))
+        };
+        until("the end of a reload", || std::future::ready(said())).await
     }
 
     pub(super) fn client(&self) -> Client {

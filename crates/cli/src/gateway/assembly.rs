@@ -1,0 +1,61 @@
+//! What answers requests, put together out of a configuration: the layer with its routes over the upstream. Made anew by each
+//! reload, on one engine, one budget and one drain.
+
+use std::sync::Arc;
+
+use http::Response;
+use oncekey_engine::Engine;
+use oncekey_store::Clock;
+use oncekey_tower::{Budget, Idempotency, IdempotencyLayer, ResponseBody, Routes};
+use tower::Layer;
+
+use crate::config::{Config, GuardedRoute};
+use crate::drain::Drain;
+use crate::exit::Failure;
+use crate::fields::Protected;
+use crate::front::{Refusals, Serving};
+use crate::upstream::{Upstream, UpstreamOptions};
+
+/// What requests go to.
+pub(super) type Service = Idempotency<Upstream>;
+
+/// What stays the same whatever the configuration says.
+pub(super) struct Assembly {
+    layer: IdempotencyLayer,
+    clock: Arc<dyn Clock>,
+    drain: Drain,
+}
+
+impl Assembly {
+    /// `budget` is in bytes of bodies.
+    pub(super) fn new(
+        engine: Engine<Response<ResponseBody>>,
+        config: &Config,
+        budget: u64,
+        clock: Arc<dyn Clock>,
+        drain: Drain,
+    ) -> Self {
+        let namespace = config.store.namespace.clone();
+        let layer = IdempotencyLayer::new(engine, namespace, Routes::default(), Budget::new(budget));
+        Self { layer, clock, drain }
+    }
+
+    /// What answers requests under a configuration. The counters of its routes are there from now on.
+    pub(super) fn serving(&self, config: &Config) -> Result<Serving<Service>, Failure> {
+        let routes = config.routes.iter().map(GuardedRoute::readable).collect();
+        let routes = Routes::new(routes).map_err(Failure::usage)?;
+        let refusals = Refusals { own_answers: config.own_answers.clone(), retry_after: config.retry_after };
+        Ok(Serving { service: self.layer.with_routes(routes).layer(self.upstream(config)), refusals })
+    }
+
+    fn upstream(&self, config: &Config) -> Upstream {
+        let options = UpstreamOptions {
+            http: config.upstream.http,
+            idle: config.upstream.idle,
+            connect_timeout: config.upstream.connect_timeout,
+            protected: Protected::new(config.routes.iter().flat_map(GuardedRoute::naming_fields)),
+            ..UpstreamOptions::at(config.upstream.url.authority.clone())
+        };
+        Upstream::new(options, Arc::clone(&self.clock), self.drain.clone())
+    }
+}

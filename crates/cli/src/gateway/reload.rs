@@ -1,0 +1,68 @@
+//! SIGHUP: the configuration read again while the gateway runs.
+//!
+//! A reload is whole or not at all: what is wrong with it is said in the log, and the configuration before stays. A request is
+//! answered by the configuration that was there when it began, an operation executes under it to its end. Which settings need
+//! a restart is the matter of [`crate::settings`].
+
+use std::sync::Arc;
+
+use oncekey_admin::publish_reload;
+use tokio::task::spawn_blocking;
+
+use super::assembly::{Assembly, Service};
+use super::classes::Promises;
+use crate::exit::Failure;
+use crate::front::Current;
+use crate::settings::{Loaded, Reloaded, Sources, reload};
+
+/// What a reload reads, and what it replaces.
+pub(super) struct Reload {
+    /// Where settings come from; `None`: nowhere, and there is nothing to reload.
+    pub(super) sources: Option<Sources>,
+    /// The configuration that is in force.
+    pub(super) running: Loaded,
+    pub(super) assembly: Assembly,
+    pub(super) promises: Arc<Promises>,
+    pub(super) current: Current<Service>,
+}
+
+impl Reload {
+    /// Reads everything again, and lets it count if it is right.
+    pub(super) async fn run(&mut self) {
+        let Some(sources) = self.sources.clone() else { return };
+        let outcome = self.try_run(sources).await;
+        publish_reload(outcome.is_ok());
+        match outcome {
+            Ok(()) => tracing::info!("the configuration was reloaded"),
+            Err(refused) => {
+                for line in refused.to_string().lines() {
+                    tracing::error!("{line}");
+                }
+                tracing::error!("the configuration was not reloaded; the one before stays in force");
+            }
+        }
+    }
+
+    /// Prepares everything first, and puts it in place when nothing can fail any more. What else is to be read again by the same
+    /// signal (certificates, secrets, key sets that the configuration names) is prepared here too.
+    async fn try_run(&mut self, sources: Sources) -> Result<(), Failure> {
+        let running = self.running.clone();
+        let read = spawn_blocking(move || reload(&sources, &running)).await.map_err(Failure::failed)?;
+        let Reloaded { loaded, kept } = read.map_err(Failure::usage)?;
+        let serving = self.assembly.serving(&loaded.config)?;
+        self.promises.reroute(&loaded.config.routes)?;
+
+        self.current.replace(serving);
+        for warning in &loaded.warnings {
+            tracing::warn!("{warning}");
+        }
+        if !kept.is_empty() {
+            tracing::warn!(
+                settings = kept.join(", "),
+                "changed settings that need a restart keep their values until then"
+            );
+        }
+        self.running = loaded;
+        Ok(())
+    }
+}
