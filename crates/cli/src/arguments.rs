@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
 
 pub(crate) use records::{Change, OneRecord, RecordFilter, RecordsCommand, Selection, Verdict};
 
@@ -73,6 +74,17 @@ pub(crate) enum Command {
     Sweep(ReportArguments),
     /// Count records and bytes
     Stats(ReportArguments),
+    /// Print a shell's completions
+    Completions {
+        /// The shell
+        shell: Shell,
+    },
+    /// Print the main man page, or write one for each command
+    Man {
+        /// The folder to write them into, made if it isn't there
+        #[arg(long, value_name = "DIR")]
+        out: Option<PathBuf>,
+    },
 }
 
 /// What `serve` takes. The texts are judged together with the file and the environment.

@@ -9,7 +9,7 @@ use crate::exit::Failure;
 use crate::gateway::{self, Listeners};
 use crate::operator::{self, Console};
 use crate::settings::{Environment, Loaded, Sources, load};
-use crate::{check_config, demo, opening};
+use crate::{check_config, demo, manual, opening};
 
 /// Runs the command that was asked for.
 pub(crate) async fn run(arguments: Arguments, environment: Environment) -> Result<(), Failure> {
@@ -23,6 +23,8 @@ pub(crate) async fn run(arguments: Arguments, environment: Environment) -> Resul
             records::run(command, loaded).await
         }
         Command::Sweep(arguments) => sweep(loaded(&arguments.store.sources(environment))?, arguments.json).await,
+        Command::Completions { shell } => manual::completions(shell),
+        Command::Man { out } => manual::pages(out.as_deref()),
         Command::Stats(arguments) => stats(loaded(&arguments.store.sources(environment))?, arguments.json).await,
     }
 }

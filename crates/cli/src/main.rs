@@ -11,6 +11,7 @@ mod fields;
 mod front;
 mod gateway;
 mod logging;
+mod manual;
 mod opening;
 mod operator;
 mod output;

@@ -5,3 +5,4 @@ mod configuration;
 #[cfg(feature = "fault-points")]
 mod faults;
 mod gateway;
+mod manual;
