@@ -109,7 +109,7 @@ pub(crate) async fn run(
     front::serve(listeners.front, current.clone(), &FrontOptions::default(), &drain);
     readiness.send_replace(Readiness::Ready);
 
-    let mut reload = Reload { sources, running, assembly, promises, current };
+    let mut reload = Reload { sources, running, assembly, engine: engine.clone(), promises, current };
     while let Asked::Reload = signals.next().await {
         // A file that takes long to read holds up no end. Dropped, a reload has changed nothing.
         tokio::select! {

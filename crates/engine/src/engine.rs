@@ -60,6 +60,12 @@ impl<A: Send + 'static> Engine<A> {
         }
     }
 
+    /// Takes over from other settings what may change while operations run: `max_inflight`, `max_waiters_all`, `cache_for`,
+    /// `sweep_every` and `sweep_batch`. Whoever executes or waits goes on; a lowered bound is kept to as they end.
+    pub fn adjust(&self, settings: &Settings) {
+        self.node.adjust(settings);
+    }
+
     /// Forgets what is cached of a record: an operator resolved or purged it (R8).
     pub fn forget(&self, id: RecordId) {
         self.node.cache.forget(id);

@@ -134,7 +134,7 @@ impl<A> Flight<A> {
 pub(crate) struct Flights<A> {
     by_id: Mutex<HashMap<RecordId, Arc<Flight<A>>>>,
     waiters: AtomicUsize,
-    max_waiters: usize,
+    max_waiters: AtomicUsize,
 }
 
 /// A place in a flight.
@@ -147,7 +147,16 @@ pub(crate) enum Boarded<A> {
 
 impl<A> Flights<A> {
     pub(crate) fn new(max_waiters: usize) -> Arc<Self> {
-        Arc::new(Self { by_id: Mutex::new(HashMap::new()), waiters: AtomicUsize::new(0), max_waiters })
+        Arc::new(Self {
+            by_id: Mutex::new(HashMap::new()),
+            waiters: AtomicUsize::new(0),
+            max_waiters: max_waiters.into(),
+        })
+    }
+
+    /// Changes how many may wait; whoever waits goes on.
+    pub(crate) fn bound_waiters(&self, max_waiters: usize) {
+        self.max_waiters.store(max_waiters, Ordering::Release);
     }
 
     /// Joins the flight of a record, or begins it.
@@ -171,7 +180,7 @@ impl<A> Flights<A> {
             let taken = counter.fetch_update(Ordering::AcqRel, Ordering::Acquire, |now| (now < max).then_some(now + 1));
             taken.is_ok()
         };
-        if !count(&self.waiters, self.max_waiters) {
+        if !count(&self.waiters, self.max_waiters.load(Ordering::Acquire)) {
             return None;
         }
         if !count(&flight.waiters, max_per_key) {

@@ -8,7 +8,7 @@ use futures_util::FutureExt;
 use oncekey_core::policy::Policy;
 use oncekey_core::{RecordedResponse, Standing, State, Token, standing};
 use oncekey_store::{Claim, Found, Replaces};
-use tokio::sync::{OwnedSemaphorePermit, oneshot};
+use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use crate::attempt::Confirmed;
@@ -17,6 +17,7 @@ use crate::ending::End;
 use crate::engine::same_operation;
 use crate::flight::{Leading, Over, Phase};
 use crate::node::Node;
+use crate::places::Place;
 use crate::poller::Look;
 use crate::recorder::Written;
 use crate::replay_cache::Life;
@@ -75,10 +76,10 @@ impl<A: Send + 'static> Lead<A> {
         let mut reply = Some(reply);
         let mut replaces = None;
         for _ in 0..MAX_CLAIMS {
-            let permit = match Arc::clone(&self.node.inflight).try_acquire_owned() {
-                Ok(permit) => permit,
+            let permit = match self.node.inflight.try_take() {
+                Some(permit) => permit,
                 // Only what executes needs a place: what the record answers is answered at once (F8, W3).
-                Err(_) => match self.settled().await {
+                None => match self.settled().await {
                     Some(Judged::Over(over)) => return self.end(reply, over),
                     Some(Judged::Mismatch { recipe_differs }) => return self.end_mismatched(reply, recipe_differs),
                     _ => match self.permit().await {
@@ -175,10 +176,9 @@ impl<A: Send + 'static> Lead<A> {
     }
 
     /// A place among the executing operations; `None` when none came free in time (W3) or the node shuts down (D4).
-    async fn permit(&self) -> Option<OwnedSemaphorePermit> {
+    async fn permit(&self) -> Option<Place> {
         let until = self.arrived + self.policy.timing.answer_timeout;
-        let permit = timeout_at(until, Arc::clone(&self.node.inflight).acquire_owned()).await;
-        permit.ok().and_then(Result::ok)
+        timeout_at(until, self.node.inflight.take()).await.ok().flatten()
     }
 
     /// The record as it stands, read without claiming; `None` if there is none or the store doesn't answer.

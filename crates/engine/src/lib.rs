@@ -44,6 +44,7 @@ mod flight;
 mod lead;
 mod node;
 mod once;
+mod places;
 mod poller;
 mod random;
 mod recorder;

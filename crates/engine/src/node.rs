@@ -6,12 +6,13 @@ use std::time::Duration;
 use oncekey_core::{OwnerId, Timestamp};
 use oncekey_store::{Clock, Store, StoreError, Swept};
 use parking_lot::Mutex;
-use tokio::sync::Semaphore;
-use tokio::time::{MissedTickBehavior, interval, timeout};
+use tokio::sync::watch;
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::flight::Flights;
+use crate::places::Places;
 use crate::poller::Poller;
 use crate::random;
 use crate::recorder::Recorder;
@@ -34,7 +35,9 @@ pub(crate) struct Node<A> {
     pub(crate) replays: ReplayCounts,
     pub(crate) recorder: Recorder,
     pub(crate) poller: Poller,
-    pub(crate) inflight: Arc<Semaphore>,
+    pub(crate) inflight: Places,
+    /// How often expired records are swept, and how many records a step deletes.
+    sweeping: watch::Sender<(Duration, u32)>,
     pub(crate) executions: TaskTracker,
     pub(crate) cut: CancellationToken,
     store_time: StoreTime,
@@ -72,7 +75,8 @@ impl<A: Send + 'static> Node<A> {
             replays: ReplayCounts::default(),
             recorder,
             poller,
-            inflight: Arc::new(Semaphore::new(settings.max_inflight)),
+            inflight: Places::new(settings.max_inflight),
+            sweeping: watch::Sender::new((settings.sweep_every, settings.sweep_batch)),
             executions,
             cut: CancellationToken::new(),
             store_time: StoreTime::default(),
@@ -101,6 +105,15 @@ impl<A: Send + 'static> Node<A> {
     /// doesn't move the base line that later ones are measured by.
     pub(crate) fn trusts_expiry_at(&self, now: Timestamp, asked: Duration) -> bool {
         self.store_time.observe(now, asked)
+    }
+
+    /// Takes over what may change while operations run; see [`crate::Engine::adjust`].
+    pub(crate) fn adjust(&self, settings: &Settings) {
+        self.inflight.resize(settings.max_inflight);
+        self.flights.bound_waiters(settings.max_waiters_all);
+        self.cache.keep_for(settings.cache_for);
+        let sweeping = (settings.sweep_every, settings.sweep_batch);
+        self.sweeping.send_if_modified(|now| std::mem::replace(now, sweeping) != sweeping);
     }
 
     /// One heartbeat; the store's time if it can be trusted to expire records.
@@ -139,15 +152,21 @@ impl<A: Send + 'static> Node<A> {
     }
 
     async fn keep_swept(self: Arc<Self>) {
-        let mut ticks = interval(self.settings.sweep_every);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut sweeping = self.sweeping.subscribe();
+        let mut next = Instant::now();
         loop {
-            ticks.tick().await;
+            tokio::select! {
+                () = sleep_until(next) => {}
+                // Sweeps at once then, and from now on as often as it says.
+                _ = sweeping.changed() => {}
+            }
+            let (every, batch) = *sweeping.borrow_and_update();
+            next = Instant::now() + every;
             let Some(now) = self.heartbeat().await else {
                 tracing::debug!("sweeping is put off: the store's time isn't known, or not trusted");
                 continue;
             };
-            match sweep(&*self.store, now, self.settings.sweep_batch).await {
+            match sweep(&*self.store, now, batch).await {
                 Ok(swept) => {
                     if swept.lapsed > 0 {
                         tracing::warn!(lapsed = swept.lapsed, "claims whose owner is gone are unknown from now on");

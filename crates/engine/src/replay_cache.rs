@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use oncekey_core::response::RecordedBody;
 use oncekey_core::{Fingerprint, RecordId, RecordedResponse};
+use parking_lot::Mutex;
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 
 /// Answers the bulk of a retry storm without asking the store.
 pub(crate) struct ReplayCache {
     records: Cache<RecordId, Arc<Cached>, Weight>,
-    keep: Duration,
+    keep: Mutex<Duration>,
 }
 
 /// A completed record.
@@ -48,7 +49,12 @@ impl Weighter<RecordId, Arc<Cached>> for Weight {
 impl ReplayCache {
     pub(crate) fn new(keep: Duration, bytes: u64) -> Self {
         let records = usize::try_from(bytes).unwrap_or(usize::MAX) / (4 * OVERHEAD);
-        Self { records: Cache::with_weighter(records, bytes, Weight), keep }
+        Self { records: Cache::with_weighter(records, bytes, Weight), keep: Mutex::new(keep) }
+    }
+
+    /// Keeps further records for so long; what is kept already stays as long as it was to stay.
+    pub(crate) fn keep_for(&self, keep: Duration) {
+        *self.keep.lock() = keep;
     }
 
     /// The record, if it may still be answered from memory at `elapsed`.
@@ -63,7 +69,7 @@ impl ReplayCache {
 
     /// Keeps a completed record that has `life` left by the store's clock.
     pub(crate) fn put(&self, id: RecordId, fingerprint: Fingerprint, response: Arc<RecordedResponse>, life: Life) {
-        let keep = self.keep.min(life.left);
+        let keep = (*self.keep.lock()).min(life.left);
         if keep > Duration::ZERO {
             let until = life.elapsed.saturating_add(keep);
             self.records.insert(id, Arc::new(Cached { fingerprint, response, until }));

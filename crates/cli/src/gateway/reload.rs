@@ -6,7 +6,10 @@
 
 use std::sync::Arc;
 
+use http::Response;
 use oncekey_admin::publish_reload;
+use oncekey_engine::Engine;
+use oncekey_tower::ResponseBody;
 use tokio::task::spawn_blocking;
 
 use super::assembly::{Assembly, Service};
@@ -22,6 +25,7 @@ pub(super) struct Reload {
     /// The configuration that is in force.
     pub(super) running: Loaded,
     pub(super) assembly: Assembly,
+    pub(super) engine: Engine<Response<ResponseBody>>,
     pub(super) promises: Arc<Promises>,
     pub(super) current: Current<Service>,
 }
@@ -52,6 +56,7 @@ impl Reload {
         let serving = self.assembly.serving(&loaded.config)?;
         self.promises.reroute(&loaded.config.routes)?;
 
+        self.engine.adjust(&super::settings(&loaded.config));
         self.current.replace(serving);
         for warning in &loaded.warnings {
             tracing::warn!("{warning}");

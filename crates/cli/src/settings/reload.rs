@@ -7,7 +7,19 @@ use crate::config::Config;
 
 /// The settings at the top that a reload takes over, beside all of `[defaults]` and the routes. Every other one needs a restart:
 /// what was built of it at start can't be changed under running operations.
-const TAKEN_OVER: [&str; 6] = ["upstream", "upstream_http", "profile", "upstream_idle", "drain", "drain_delay"];
+const TAKEN_OVER: [&str; 11] = [
+    "upstream",
+    "upstream_http",
+    "upstream_idle",
+    "profile",
+    "cache_for",
+    "drain",
+    "drain_delay",
+    "max_inflight",
+    "max_waiters_all",
+    "sweep.every",
+    "sweep.batch",
+];
 
 /// Settings that were read again, fit for the gateway that runs.
 #[derive(Clone, Debug)]
@@ -82,15 +94,14 @@ mod tests {
 
     #[test]
     fn what_needs_a_restart_is_named_and_kept_and_the_rest_is_taken_over() {
-        let before = "listen = \"127.0.0.1:1\"\nwait = 1\n".replace("wait = 1\n", "");
         let after = "listen = \"127.0.0.1:2\"\nupstream = \"http://other\"\nprofile = \"ietf\"\ndrain = \"5m\"\n\
-                     max_inflight = 7\nadmin.token = \"env:T\"\n[defaults]\nwait = \"3s\"\n[[route]]\npath = \"/a\"\n";
-        let Reloaded { loaded, kept } = reloaded(&before, after).expect("right");
-        assert_eq!(kept, ["listen", "max_inflight", "admin.token"]);
+                     max_inflight = 7\nmax_buffered = \"1MiB\"\nadmin.token = \"env:T\"\n[defaults]\nwait = \"3s\"\n[[route]]\npath = \"/a\"\n";
+        let Reloaded { loaded, kept } = reloaded("listen = \"127.0.0.1:1\"\n", after).expect("right");
+        assert_eq!(kept, ["listen", "max_buffered", "admin.token"]);
         let config = loaded.config;
-        assert_eq!((config.listen.port(), config.limits.inflight, config.admin.token), (1, 4096, None));
+        assert_eq!((config.listen.port(), config.limits.buffered, config.admin.token), (1, 256 << 20, None));
         assert_eq!(config.upstream.url.to_string(), "http://other");
-        assert_eq!(config.drain.limit.as_secs(), 300);
+        assert_eq!((config.drain.limit.as_secs(), config.limits.inflight), (300, 7));
         let route = &config.routes[0].route;
         assert_eq!((route.policy.route.as_str(), route.policy.timing.wait.as_secs()), ("/a", 3));
         assert_eq!(route.own_answers.style.profile.name(), "ietf");
@@ -102,6 +113,13 @@ mod tests {
             .expect("right")
             .kept;
         assert!(kept.is_empty(), "{kept:?}");
+    }
+
+    #[test]
+    fn every_setting_that_is_taken_over_is_one() {
+        for name in TAKEN_OVER {
+            assert!(SETTINGS.iter().any(|setting| setting.level == Level::Top && setting.name == name), "{name}");
+        }
     }
 
     #[test]

@@ -136,6 +136,53 @@ async fn without_a_place_among_the_executing_a_call_is_overloaded_and_claims_not
 }
 
 #[tokio::test(start_paused = true)]
+async fn bounds_may_change_while_operations_run() {
+    let (world, upstream) = (World::new(), Upstream::new());
+    let narrow = Settings { max_inflight: 1, max_waiters_all: 0, ..settings() };
+    let engine = world.node_with(narrow).await;
+    let gates = ["a", "b"].map(|_| upstream.held(Run::Answer(Verdict::Completed)));
+    let a = spawn(&engine, upstream.call("a"));
+    gates[0].reached().await;
+    assert_eq!(say(&engine.run(upstream.call("a")).await), "in progress", "nobody may wait");
+    let b = spawn(&engine, upstream.call("b"));
+    settle().await;
+    assert!(world.found("b").await.is_none(), "there is one place");
+
+    engine.adjust(&Settings { max_inflight: 2, max_waiters_all: 1, ..narrow });
+    gates[1].reached().await;
+    let waiter = spawn(&engine, upstream.call("a"));
+    settle().await;
+    assert_eq!(say(&engine.run(upstream.call("a")).await), "in progress", "one waits already");
+
+    // Both go on, and so does who waits; but one of the places doesn't come back.
+    engine.adjust(&Settings { max_inflight: 1, ..narrow });
+    let c = spawn(&engine, upstream.call("c"));
+    gates[0].open();
+    assert_eq!(said(vec![a, waiter]).await, ["first 1", "waited run 1"]);
+    settle().await;
+    assert!(world.found("c").await.is_none(), "the one place is taken by b");
+    gates[1].open();
+    assert_eq!(said(vec![b, c]).await, ["first 2", "first 3"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn sweeping_takes_up_another_pace_at_once() {
+    let (world, upstream) = (World::new(), Upstream::new());
+    let slow = Settings { sweep_every: Duration::from_hours(24), ..settings() };
+    let engine = world.node_with(slow).await;
+    settle().await;
+    let timing = Timing { ttl: Duration::from_secs(1), ..Timing::default() };
+    let policy = Policy { timing, ..Policy::default() };
+    engine.run(upstream.call_under("a", policy)).await;
+    world.clock.advance(Duration::from_secs(2));
+    tokio::time::sleep(Duration::from_mins(10)).await;
+    assert!(world.found("a").await.is_some(), "nobody has swept");
+    engine.adjust(&Settings { sweep_every: Duration::from_secs(1), ..slow });
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert!(world.found("a").await.is_none());
+}
+
+#[tokio::test(start_paused = true)]
 async fn one_place_is_enough_for_many_keys_and_for_a_hand_over() {
     let (world, upstream) = (World::new(), Upstream::new());
     let engine = world.node_with(Settings { max_inflight: 1, ..settings() }).await;

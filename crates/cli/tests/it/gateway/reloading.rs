@@ -178,6 +178,24 @@ async fn what_runs_ends_under_the_policy_that_it_began_with() {
     gateway.end().await;
 }
 
+#[tokio::test]
+async fn bounds_of_the_node_are_taken_over() {
+    let upstream = CountingUpstream::start().await;
+    let mut gateway = Gateway::start(&upstream.url(), "max_inflight = 1\n").await;
+    let (one, other) = (gateway.client(), gateway.client());
+    let held = |key| order(key).header("x-test-gate", "end");
+    let (first, second) = (held("\"first\""), held("\"second\""));
+    let (first, second, ()) = tokio::join!(one.call(&first), other.call(&second), async {
+        upstream.arrived(1).await;
+        let said = reload(&mut gateway, "max_inflight = 2\n").await;
+        assert!(!said.contains("need a restart"), "{said}");
+        upstream.arrived(2).await;
+        upstream.open("end");
+    });
+    assert_eq!((first.expect("an answer").status.as_u16(), second.expect("an answer").status.as_u16()), (201, 201));
+    gateway.end().await;
+}
+
 /// One of two configurations, and what tells in a refusal that it is in force: its status, its type, its fixed field.
 struct Face {
     profile: &'static str,
