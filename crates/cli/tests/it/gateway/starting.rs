@@ -119,14 +119,12 @@ fn a_taken_port_is_named() {
 fn what_is_not_in_this_version_is_refused_as_such() {
     let directory = scratch_dir().expect("a directory");
     for (settings, arguments) in [
-        ("profile = \"ietf\"\n", &[][..]),
-        ("[defaults]\non_unknown = \"retry\"\n", &[]),
+        ("[defaults]\non_unknown = \"retry\"\n", &[][..]),
         ("[defaults]\nasync = \"allowed\"\n", &[]),
         ("[encryption]\nkeys = []\n", &[]),
         ("", &["--store", "postgres://localhost/oncekey"]),
         ("", &["--store", "redis://localhost"]),
         ("", &["--fast", "redis://localhost"]),
-        ("", &["--profile", "stripe"]),
     ] {
         let output = serve(directory.path(), settings, arguments, &[]);
         assert_refused(&output, 64, &["not in this version"]);
