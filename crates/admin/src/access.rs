@@ -102,7 +102,8 @@ impl Area {
 
 /// Runs the check before every handler.
 pub(crate) async fn guard(State(admin): State<Arc<Admin>>, request: Request, next: Next) -> Response {
-    match admin.options.access.check(request.method(), request.uri().path(), request.headers()) {
+    let checked = admin.options.access.borrow().check(request.method(), request.uri().path(), request.headers());
+    match checked {
         Ok(()) => next.run(request).await,
         Err(refused) if refused.status == StatusCode::UNAUTHORIZED => {
             let mut response = refused.into_response();

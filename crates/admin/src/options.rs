@@ -36,7 +36,7 @@ pub struct AdminOptions {
     /// The classes in force (G1).
     pub classes: watch::Receiver<Classes>,
     /// Who may ask.
-    pub access: Access,
+    pub access: watch::Receiver<Access>,
     /// What the listener asks of its node.
     pub node: Node,
     /// This program's version.

@@ -84,11 +84,13 @@ pub(crate) async fn run(
     let engine = Engine::start(Arc::clone(&store), Arc::clone(&clock), settings(config));
     let engine = engine.await.map_err(|error| opening::failure(&error))?;
 
+    let loopback = listeners.admin.local_addr().map_err(Failure::failed)?.ip().is_loopback();
+    let access = watch::Sender::new(access(token, loopback)?);
     let (readiness, ready) = watch::channel(Readiness::Starting);
     let background = TaskTracker::new();
     let stop = CancellationToken::new();
     let admin = AdminOptions {
-        access: access(token, &listeners.admin)?,
+        access: access.subscribe(),
         store_timeout: config.store.timeout,
         metrics,
         readiness: ready,
@@ -109,7 +111,7 @@ pub(crate) async fn run(
     front::serve(listeners.front, current.clone(), &FrontOptions::default(), &drain);
     readiness.send_replace(Readiness::Ready);
 
-    let mut reload = Reload { sources, running, assembly, engine: engine.clone(), promises, current };
+    let mut reload = Reload { sources, running, assembly, engine: engine.clone(), promises, access, loopback, current };
     while let Asked::Reload = signals.next().await {
         // A file that takes long to read holds up no end. Dropped, a reload has changed nothing.
         tokio::select! {
@@ -157,8 +159,7 @@ fn settings(config: &Config) -> Settings {
     }
 }
 
-fn access(token: Option<Secret>, admin: &TcpListener) -> Result<Access, Failure> {
-    let loopback = admin.local_addr().map_err(Failure::failed)?.ip().is_loopback();
+fn access(token: Option<Secret>, loopback: bool) -> Result<Access, Failure> {
     let token = token.map(|secret| AdminToken::new(secret.expose())).transpose().map_err(Failure::usage)?;
     Ok(Access::new(token, loopback))
 }

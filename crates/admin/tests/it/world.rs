@@ -74,7 +74,7 @@ pub(crate) fn options(store: Arc<dyn Store>, access: Access, node: Node) -> (wat
         metrics: PrometheusBuilder::new().build_recorder().handle(),
         readiness: ready,
         classes,
-        access,
+        access: watch::channel(access).1,
         node,
         version: "1.2.3".to_owned(),
     };

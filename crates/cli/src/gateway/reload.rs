@@ -7,16 +7,17 @@
 use std::sync::Arc;
 
 use http::Response;
-use oncekey_admin::publish_reload;
+use oncekey_admin::{Access, publish_reload};
 use oncekey_engine::Engine;
 use oncekey_tower::ResponseBody;
+use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 
 use super::assembly::{Assembly, Service};
 use super::classes::Promises;
 use crate::exit::Failure;
 use crate::front::Current;
-use crate::settings::{Loaded, Reloaded, Sources, reload};
+use crate::settings::{Loaded, Refused, Reloaded, Sources, reload};
 
 /// What a reload reads, and what it replaces.
 pub(super) struct Reload {
@@ -27,6 +28,9 @@ pub(super) struct Reload {
     pub(super) assembly: Assembly,
     pub(super) engine: Engine<Response<ResponseBody>>,
     pub(super) promises: Arc<Promises>,
+    /// Who may ask the admin listener, and whether that is on a loopback address.
+    pub(super) access: watch::Sender<Access>,
+    pub(super) loopback: bool,
     pub(super) current: Current<Service>,
 }
 
@@ -51,12 +55,19 @@ impl Reload {
     /// signal (certificates, secrets, key sets that the configuration names) is prepared here too.
     async fn try_run(&mut self, sources: Sources) -> Result<(), Failure> {
         let running = self.running.clone();
-        let read = spawn_blocking(move || reload(&sources, &running)).await.map_err(Failure::failed)?;
-        let Reloaded { loaded, kept } = read.map_err(Failure::usage)?;
+        let read = spawn_blocking(move || {
+            let reloaded = reload(&sources, &running)?;
+            let token = reloaded.loaded.admin_token(&sources.environment)?;
+            Ok::<_, Refused>((reloaded, token))
+        });
+        let read = read.await.map_err(Failure::failed)?;
+        let (Reloaded { loaded, kept }, token) = read.map_err(Failure::usage)?;
+        let access = super::access(token, self.loopback)?;
         let serving = self.assembly.serving(&loaded.config)?;
         self.promises.reroute(&loaded.config.routes)?;
 
         self.engine.adjust(&super::settings(&loaded.config));
+        self.access.send_replace(access);
         self.current.replace(serving);
         for warning in &loaded.warnings {
             tracing::warn!("{warning}");

@@ -196,6 +196,29 @@ async fn bounds_of_the_node_are_taken_over() {
     gateway.end().await;
 }
 
+#[tokio::test]
+async fn the_admin_token_is_read_again_and_a_missing_one_refuses_the_reload() {
+    let upstream = CountingUpstream::start().await;
+    let kept = tempfile::NamedTempFile::new().expect("a file");
+    std::fs::write(kept.path(), "first").expect("written");
+    let settings = format!("[admin]\ntoken = \"file:{}\"\n", kept.path().display());
+    let mut gateway = Gateway::start(&upstream.url(), &settings).await;
+    let client = Client::new(gateway.admin);
+    let asked = async |token: &str| {
+        let call = Call::get("/api/stats").header("authorization", &format!("Bearer {token}"));
+        client.call(&call).await.expect("an answer").status.as_u16()
+    };
+    assert_eq!((asked("first").await, asked("second").await), (200, 401));
+    std::fs::write(kept.path(), "second").expect("written");
+    reload(&mut gateway, &settings).await;
+    assert_eq!((asked("first").await, asked("second").await), (401, 200));
+    std::fs::write(kept.path(), "").expect("written");
+    let (taken, said) = gateway.reload(&settings).await;
+    assert!(!taken && said.iter().any(|line| line.contains("admin.token: file:")), "{said:?}");
+    assert_eq!((asked("first").await, asked("second").await, asked("").await), (401, 200, 401));
+    gateway.end().await;
+}
+
 /// One of two configurations, and what tells in a refusal that it is in force: its status, its type, its fixed field.
 struct Face {
     profile: &'static str,
@@ -242,6 +265,28 @@ async fn four_requests(client: &Client, key: &str) -> Result<(), String> {
     }
     let unguarded = client.call(&Call::get("/anything")).await.map_err(|error| format!("{key}, unguarded: {error}"))?;
     if unguarded.status == 200 { Ok(()) } else { Err(format!("{key}: {unguarded:?}")) }
+}
+
+/// What the crowd below would see if answers were torn between configurations, or its requests lost.
+#[tokio::test]
+async fn control_answers_that_are_torn_and_requests_that_are_lost_are_caught() {
+    let upstream = CountingUpstream::start().await;
+    for (torn, whole) in [
+        ("problem_type_base = \"/stripe/\"", "problem_type_base = \"/default/\""),
+        ("X-Profile = \"stripe\"", "X-Profile = \"default\""),
+        ("profile = \"stripe\"", "profile = \"default\""),
+    ] {
+        let settings = FACES[0].settings();
+        assert!(settings.contains(whole), "{settings}");
+        let gateway = Gateway::start(&upstream.url(), &settings.replacen(whole, torn, 1)).await;
+        let caught = four_requests(&gateway.client(), "\"torn\"").await.expect_err(torn);
+        assert!(caught.contains("neither one nor the other"), "{caught}");
+    }
+    let mut gateway = Gateway::start(&upstream.url(), &FACES[0].settings()).await;
+    let client = gateway.client();
+    four_requests(&client, "\"whole\"").await.expect("nothing is wrong yet");
+    gateway.process.kill9().await.expect("killed");
+    assert!(four_requests(&client, "\"lost\"").await.is_err());
 }
 
 #[tokio::test]
