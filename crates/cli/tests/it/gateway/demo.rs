@@ -109,3 +109,15 @@ async fn twenty_orders_at_once_with_one_key_are_one_order() {
     assert!(demo.exited(PATIENCE).await.expect("it ends").success());
     assert_eq!(runs(&demo), 1);
 }
+
+/// It has no file to read again, so that signal means what it means to most programs.
+#[tokio::test]
+async fn the_end_of_its_terminal_is_its_end() {
+    let directory = scratch_dir().expect("a directory");
+    let mut demo = Process::start(oncekey().arg("demo").current_dir(directory.path())).expect("the demo starts");
+    demo.stdout().wait_for("Ctrl-C").await.expect("a greeting");
+    demo.ready(address_of(&demo.stdout().all(), "admin listener"), "/readyz").await.expect("ready");
+    demo.hang_up().expect("SIGHUP");
+    let ended = demo.exited(PATIENCE).await.expect("it ends");
+    assert_eq!(std::os::unix::process::ExitStatusExt::signal(&ended), Some(1), "{ended}");
+}
