@@ -1,4 +1,5 @@
-//! The canonical form of a JSON body (F3, F4): two bodies have the same one exactly if they say the same.
+//! The canonical form of a JSON body (F3, F4, F7): two bodies have the same one exactly if they say the same, but for what
+//! is left out.
 //!
 //! It is JSON itself: no white space, members sorted by name, strings in one spelling, numbers as exact decimals. So it
 //! can be shown to people, and what keeps two values apart is JSON's own grammar.
@@ -7,33 +8,50 @@
 //! parsers made for handling data round the one and let the others pass.
 
 mod decimal;
+pub(super) mod difference;
 #[cfg(test)]
 mod tests;
 
 use std::ops::Range;
 
+use super::pointer::{Below, Pointer};
 use crate::json_text::write_string;
 
 /// How deep arrays and objects may nest (F4). It also bounds the recursion here.
 const MAX_DEPTH: usize = 128;
 
-/// The canonical form of `body`, or `None` if it has none: not JSON, not UTF-8, a repeated member name, a lone surrogate,
-/// nested too deep, or a number whose exponent takes more than 64 bits. Takes time linear in the body's length, but for the
-/// sorting of names.
-pub(super) fn canonical(body: &[u8]) -> Option<Vec<u8>> {
-    let mut reader = Reader { input: std::str::from_utf8(body).ok()?, at: 0, text: String::new() };
-    let value = reader.value(0)?;
-    reader.skip_white_space();
-    if reader.at < body.len() {
-        return None;
+/// A JSON body, read.
+#[derive(Debug)]
+pub(super) struct Document {
+    value: Value,
+    /// What the ranges in the value point into.
+    text: String,
+}
+
+impl Document {
+    /// Reads a body, leaving out the values that `ignore` points to. `None` if it has no canonical form: not JSON, not
+    /// UTF-8, a repeated member name, a lone surrogate, nested too deep, or a number whose exponent takes more than 64 bits.
+    /// What is left out has to be JSON, nested no deeper than the rest, and is not judged otherwise. Takes time linear in
+    /// the body's length, but for the sorting of names. The pointers must be sorted.
+    pub(super) fn read(body: &[u8], ignore: &[Pointer]) -> Option<Self> {
+        let input = std::str::from_utf8(body).ok()?;
+        let mut reader = Reader { input, at: 0, text: String::new(), leaving_out: false };
+        let value = reader.value(0, Below::root(ignore))?;
+        reader.skip_white_space();
+        (reader.at == body.len()).then_some(Self { value, text: reader.text })
     }
-    let mut form = Vec::with_capacity(body.len());
-    write(&value, &reader.text, &mut form);
-    Some(form)
+
+    /// Its canonical form.
+    pub(super) fn form(&self) -> Vec<u8> {
+        let mut form = Vec::with_capacity(self.text.len());
+        write(&self.value, &self.text, &mut form);
+        form
+    }
 }
 
 /// A value as read. Scalars are ranges of the reader's text: a body of a million small numbers then costs no million
 /// allocations.
+#[derive(Debug)]
 enum Value {
     /// A number in its canonical spelling, or `true`, `false`, `null`.
     Plain(Range<usize>),
@@ -43,6 +61,7 @@ enum Value {
     Object(Vec<Member>),
 }
 
+#[derive(Debug)]
 struct Member {
     /// The name, unescaped.
     name: Range<usize>,
@@ -86,15 +105,18 @@ struct Reader<'a> {
     at: usize,
     /// What [`Value`]'s ranges point into.
     text: String,
+    /// Within a value that doesn't count: it has to be JSON, and is not judged otherwise.
+    leaving_out: bool,
 }
 
 impl<'a> Reader<'a> {
-    /// A value, with white space before it. `depth` counts the arrays and objects around it.
-    fn value(&mut self, depth: usize) -> Option<Value> {
+    /// A value, with white space before it. `depth` counts the arrays and objects around it; `below` are the pointers to what
+    /// is left out of it.
+    fn value(&mut self, depth: usize, below: Below<'_>) -> Option<Value> {
         self.skip_white_space();
         match self.peek()? {
-            b'{' if depth < MAX_DEPTH => self.object(depth + 1).map(Value::Object),
-            b'[' if depth < MAX_DEPTH => self.array(depth + 1).map(Value::Array),
+            b'{' if depth < MAX_DEPTH => self.object(depth + 1, below).map(Value::Object),
+            b'[' if depth < MAX_DEPTH => self.array(depth + 1, below).map(Value::Array),
             b'"' => self.string().map(Value::String),
             b't' => self.word("true"),
             b'f' => self.word("false"),
@@ -103,7 +125,17 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn object(&mut self, depth: usize) -> Option<Vec<Member>> {
+    /// A value that doesn't count.
+    fn leave_out(&mut self, depth: usize) -> Option<()> {
+        let start = self.text.len();
+        let outer = std::mem::replace(&mut self.leaving_out, true);
+        self.value(depth, Below::root(&[]))?;
+        self.leaving_out = outer;
+        self.text.truncate(start);
+        Some(())
+    }
+
+    fn object(&mut self, depth: usize, below: Below<'_>) -> Option<Vec<Member>> {
         let mut members = Vec::new();
         self.at += 1;
         self.skip_white_space();
@@ -115,7 +147,12 @@ impl<'a> Reader<'a> {
             let name = self.string()?;
             self.skip_white_space();
             self.expect(b':')?;
-            members.push(Member { name, value: self.value(depth)? });
+            let below = below.child(&self.text[name.clone()]);
+            if below.ends_here() {
+                self.leave_out(depth)?;
+            } else {
+                members.push(Member { name, value: self.value(depth, below)? });
+            }
             self.skip_white_space();
             if !self.take(b',') {
                 break;
@@ -125,18 +162,25 @@ impl<'a> Reader<'a> {
         let name = |member: &Member| &self.text[member.name.clone()];
         members.sort_unstable_by(|a, b| name(a).cmp(name(b)));
         let repeated = members.windows(2).any(|pair| name(&pair[0]) == name(&pair[1]));
-        (!repeated).then_some(members)
+        (!repeated || self.leaving_out).then_some(members)
     }
 
-    fn array(&mut self, depth: usize) -> Option<Vec<Value>> {
+    fn array(&mut self, depth: usize, below: Below<'_>) -> Option<Vec<Value>> {
         let mut values = Vec::new();
+        let mut index = 0usize;
         self.at += 1;
         self.skip_white_space();
         if self.take(b']') {
             return Some(values);
         }
         loop {
-            values.push(self.value(depth)?);
+            let below = if below.is_empty() { below } else { below.child(&index.to_string()) };
+            if below.ends_here() {
+                self.leave_out(depth)?;
+            } else {
+                values.push(self.value(depth, below)?);
+            }
+            index += 1;
             self.skip_white_space();
             if !self.take(b',') {
                 break;
@@ -164,7 +208,8 @@ impl<'a> Reader<'a> {
         let fraction = if self.take(b'.') { self.digits()? } else { "" };
         let exponent = if self.take(b'e') || self.take(b'E') { self.exponent()? } else { 0 };
         let start = self.text.len();
-        decimal::write(negative, [whole, fraction], exponent, &mut self.text)?;
+        let written = decimal::write(negative, [whole, fraction], exponent, &mut self.text);
+        (written.is_some() || self.leaving_out).then_some(())?;
         Some(Value::Plain(start..self.text.len()))
     }
 
@@ -174,7 +219,7 @@ impl<'a> Reader<'a> {
             self.take(b'-');
         }
         self.digits()?;
-        self.input[start..self.at].parse().ok()
+        self.input[start..self.at].parse().ok().or(self.leaving_out.then_some(0))
     }
 
     /// One digit or more.
@@ -222,6 +267,9 @@ impl<'a> Reader<'a> {
     /// What follows `\u`: a character, or the first half of a surrogate pair and the second in an escape of its own.
     fn unicode_escape(&mut self) -> Option<char> {
         let first = self.code_unit()?;
+        if self.leaving_out {
+            return Some(char::from_u32(first).unwrap_or(char::REPLACEMENT_CHARACTER));
+        }
         if !(0xd800..0xdc00).contains(&first) {
             return char::from_u32(first);
         }

@@ -4,6 +4,7 @@ use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue};
 
 /// What `Content-Type` says.
+#[derive(Debug, PartialEq, Eq)]
 pub(super) enum MediaType<'a> {
     /// There is no such field.
     Absent,
@@ -28,9 +29,14 @@ impl<'a> MediaType<'a> {
     pub(super) fn is_json(&self) -> bool {
         matches!(self, Self::One(essence) if essence == b"application/json" || essence.ends_with(b"+json"))
     }
+
+    /// Whether it is this one.
+    pub(super) fn is(&self, name: &str) -> bool {
+        matches!(self, Self::One(essence) if essence == name.as_bytes())
+    }
 }
 
-fn essence(line: &[u8]) -> Vec<u8> {
+pub(super) fn essence(line: &[u8]) -> Vec<u8> {
     let end = line.iter().position(|byte| *byte == b';').unwrap_or(line.len());
     line[..end].trim_ascii().to_ascii_lowercase()
 }

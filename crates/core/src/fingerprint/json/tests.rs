@@ -4,8 +4,12 @@ mod model;
 
 use proptest::prelude::*;
 
-use super::canonical;
+use super::Document;
 use model::{Choices, model, render};
+
+fn canonical(body: &[u8]) -> Option<Vec<u8>> {
+    Document::read(body, &[]).map(|document| document.form())
+}
 
 fn form(body: &str) -> Option<String> {
     canonical(body.as_bytes()).map(|form| String::from_utf8(form).unwrap())

@@ -1,0 +1,169 @@
+//! The canonical form of a request: what its fingerprint is the digest of, and what goes into it in which order (F1).
+
+use http::{HeaderMap, HeaderName, HeaderValue, Method};
+
+use super::Fingerprint;
+use super::coding::Body;
+use super::encoder::Encoder;
+use super::json::Document;
+use super::media_type::MediaType;
+use super::multipart::{self, Part};
+use super::pairs::Pairs;
+use super::recipe::{Encoding, Recipe};
+
+/// What of a request goes into its fingerprint.
+#[derive(Clone, Copy, Debug)]
+pub struct Operation<'a> {
+    /// The method.
+    pub method: &'a Method,
+    /// The path as sent, still percent-encoded.
+    pub path: &'a str,
+    /// The query as sent, without its `?`.
+    pub query: Option<&'a str>,
+    /// The request's fields; the media type and the recipe's headers are read from them.
+    pub headers: &'a HeaderMap,
+    /// The whole body.
+    pub body: &'a Body<'a>,
+}
+
+/// A request in the one form that all its spellings have. Two requests are the same operation exactly if their canonical
+/// forms under one recipe are equal.
+#[derive(Debug)]
+pub struct Canonical<'a> {
+    pub(super) recipe: &'a Recipe,
+    pub(super) method: &'a Method,
+    pub(super) path: &'a str,
+    pub(super) query: Pairs,
+    pub(super) media_type: MediaType<'a>,
+    pub(super) content: Content<'a>,
+    /// All lines of each of the recipe's headers, in their order.
+    pub(super) headers: Vec<(&'a HeaderName, Vec<&'a [u8]>)>,
+}
+
+/// A body, as it was read by its media type.
+#[derive(Debug)]
+pub(super) enum Content<'a> {
+    /// By none, or it didn't read as what it says it is.
+    Raw(&'a [u8]),
+    Json(Document),
+    Form(Pairs),
+    Multipart(Vec<Part<'a>>),
+}
+
+impl<'a> Canonical<'a> {
+    /// The form of a request under `recipe`. Takes time linear in the request's size, whatever the body holds (but for
+    /// sorting names), and never refuses: judging a body is the upstream's work (F4).
+    pub fn of(operation: &Operation<'a>, recipe: &'a Recipe) -> Self {
+        let media_type = MediaType::of(operation.headers);
+        let content = match recipe.encoding {
+            Encoding::V1 => content_v1(operation, &media_type),
+            Encoding::V2 => content_v2(operation, &media_type, recipe),
+        };
+        let lines = |name| operation.headers.get_all(name).iter().map(HeaderValue::as_bytes).collect();
+        Self {
+            recipe,
+            method: operation.method,
+            path: operation.path,
+            query: Pairs::read(operation.query.unwrap_or_default().as_bytes()),
+            media_type,
+            content,
+            headers: recipe.headers.iter().map(|name| (name, lines(name))).collect(),
+        }
+    }
+
+    /// Its fingerprint.
+    pub fn fingerprint(&self) -> Fingerprint {
+        let mut encoder = Encoder::new(match self.recipe.encoding {
+            Encoding::V1 => "oncekey/fingerprint/v1",
+            Encoding::V2 => "oncekey/fingerprint/v2",
+        });
+        encoder.bytes(self.method.as_str().as_bytes());
+        encoder.bytes(self.path.as_bytes());
+        encode_pairs(&self.query, &mut encoder);
+        encode_media_type(&self.media_type, &mut encoder);
+        encode_content(&self.content, &mut encoder);
+        for (name, lines) in &self.headers {
+            encoder.bytes(name.as_str().as_bytes());
+            // A count goes first: no line is not an empty line.
+            encoder.list(lines);
+        }
+        Fingerprint::from_parts(encoder.finish(), self.recipe.clone())
+    }
+}
+
+fn content_v1<'a>(operation: &Operation<'a>, media_type: &MediaType<'_>) -> Content<'a> {
+    let readable = media_type.is_json() && !operation.body.is_encoded();
+    let document = readable.then(|| Document::read(operation.body.sent(), &[])).flatten();
+    document.map_or(Content::Raw(operation.body.sent()), Content::Json)
+}
+
+fn content_v2<'a>(operation: &Operation<'a>, media_type: &MediaType<'_>, recipe: &Recipe) -> Content<'a> {
+    let Some(body) = operation.body.plain() else { return Content::Raw(operation.body.sent()) };
+    let read = if media_type.is_json() {
+        Document::read(body, &recipe.ignore).map(Content::Json)
+    } else if media_type.is("application/x-www-form-urlencoded") {
+        Some(Content::Form(Pairs::read(body)))
+    } else if media_type.is("multipart/form-data") {
+        multipart::parts(operation.headers, body).map(Content::Multipart)
+    } else {
+        None
+    };
+    read.unwrap_or(Content::Raw(body))
+}
+
+fn encode_pairs(pairs: &Pairs, encoder: &mut Encoder) {
+    encoder.count(pairs.len());
+    for (name, value) in pairs.iter() {
+        encoder.bytes(name);
+        encoder.bytes(value);
+    }
+}
+
+/// An absent, an empty and a repeated `Content-Type` are three different things, and none is any media type.
+fn encode_media_type(media_type: &MediaType<'_>, encoder: &mut Encoder) {
+    match media_type {
+        MediaType::Absent => encoder.tag(0),
+        MediaType::One(essence) => {
+            encoder.tag(1);
+            encoder.bytes(essence);
+        }
+        MediaType::Repeated(lines) => {
+            encoder.tag(2);
+            encoder.list(lines);
+        }
+    }
+}
+
+/// Each kind of body has a tag, so that a raw body which happens to look like another one's canonical form is not taken for
+/// it.
+fn encode_content(content: &Content<'_>, encoder: &mut Encoder) {
+    match content {
+        Content::Raw(bytes) => {
+            encoder.tag(0);
+            encoder.bytes(bytes);
+        }
+        Content::Json(document) => {
+            encoder.tag(1);
+            encoder.bytes(&document.form());
+        }
+        Content::Form(pairs) => {
+            encoder.tag(2);
+            encode_pairs(pairs, encoder);
+        }
+        Content::Multipart(parts) => {
+            encoder.tag(3);
+            encoder.count(parts.len());
+            for part in parts {
+                encode_part(part, encoder);
+            }
+        }
+    }
+}
+
+fn encode_part(part: &Part<'_>, encoder: &mut Encoder) {
+    encoder.bytes(part.name);
+    for value in [part.filename, part.extended_filename, part.media_type.as_deref()] {
+        encoder.list(value.as_slice());
+    }
+    encoder.bytes(part.content);
+}

@@ -1,0 +1,109 @@
+//! The canonical form of a request as text. What clients sent may hold anything: bytes that are no text are spelled `\xNN`,
+//! and who prints it on a terminal has to make its control characters visible.
+
+use std::fmt;
+
+use super::Fingerprint;
+use super::canonical::{Canonical, Content};
+use super::media_type::MediaType;
+use super::multipart::Part;
+use super::pairs::Pairs;
+
+/// Bytes that are no text are shown up to this many; of more, how many they are.
+const MOST_BYTES: usize = 256;
+
+/// Bytes as text.
+pub(super) fn spelled(bytes: &[u8]) -> String {
+    let mut text = String::new();
+    for chunk in bytes.utf8_chunks() {
+        text.push_str(chunk.valid());
+        text.extend(chunk.invalid().iter().map(|byte| format!("\\x{byte:02x}")));
+    }
+    text
+}
+
+/// The content of a body or a part.
+pub(super) fn shown(bytes: &[u8]) -> String {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => text.to_owned(),
+        Err(_) if bytes.len() <= MOST_BYTES => spelled(bytes),
+        Err(_) => format!("{}… ({} bytes)", spelled(&bytes[..MOST_BYTES]), bytes.len()),
+    }
+}
+
+impl Content<'_> {
+    /// As what the body was read.
+    pub(super) const fn kind(&self) -> &'static str {
+        match self {
+            Self::Raw(_) => "raw bytes",
+            Self::Json(_) => "JSON",
+            Self::Form(_) => "form",
+            Self::Multipart(_) => "multipart form",
+        }
+    }
+}
+
+impl Canonical<'_> {
+    /// As what the body counts: `JSON`, `form`, `multipart form` or `raw bytes`.
+    pub const fn kind(&self) -> &'static str {
+        self.content.kind()
+    }
+}
+
+impl fmt::Display for Canonical<'_> {
+    /// A line for each thing that counts, and the body's lines at the end.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{} {}", self.method, self.path)?;
+        show_pairs("query ", &self.query, f)?;
+        match &self.media_type {
+            MediaType::Absent => writeln!(f, "no media type")?,
+            MediaType::One(essence) => writeln!(f, "media type {}", spelled(essence))?,
+            MediaType::Repeated(lines) => {
+                for line in lines {
+                    writeln!(f, "one media type of several: {}", spelled(line))?;
+                }
+            }
+        }
+        for (name, lines) in &self.headers {
+            if lines.is_empty() {
+                writeln!(f, "no header {name}")?;
+            }
+            for line in lines {
+                writeln!(f, "header {name} = {}", spelled(line))?;
+            }
+        }
+        writeln!(f, "body, read as {}:", self.kind())?;
+        match &self.content {
+            Content::Raw(bytes) => writeln!(f, "{}", shown(bytes)),
+            Content::Json(document) => writeln!(f, "{}", spelled(&document.form())),
+            Content::Form(pairs) => show_pairs("", pairs, f),
+            Content::Multipart(parts) => parts.iter().try_for_each(|part| show_part(part, f)),
+        }
+    }
+}
+
+fn show_pairs(before: &str, pairs: &Pairs, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    for (name, value) in pairs.iter() {
+        writeln!(f, "{before}{} = {}", spelled(name), spelled(value))?;
+    }
+    Ok(())
+}
+
+fn show_part(part: &Part<'_>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    write!(f, "part {}", spelled(part.name))?;
+    for (name, value) in
+        [("filename", part.filename), ("filename*", part.extended_filename), ("media type", part.media_type.as_deref())]
+    {
+        if let Some(value) = value {
+            write!(f, ", {name} {}", spelled(value))?;
+        }
+    }
+    writeln!(f, ":\n{}", shown(part.content))
+}
+
+impl fmt::Display for Fingerprint {
+    /// The digest in hex.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.digest().iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
