@@ -20,7 +20,7 @@ mod recipe;
 mod show;
 
 pub use canonical::{Canonical, Operation};
-pub use coding::{Body, TooLarge, is_encoded};
+pub use coding::{Body, TooLarge, decoding_room};
 pub use difference::Difference;
 pub use pointer::{Pointer, PointerError};
 pub use recipe::{Recipe, RecipeError};

@@ -68,6 +68,12 @@ impl Problem {
         Self::because(Code::BodyTooLarge, format!("Send at most {max_request} bytes of body, under a new key."))
     }
 
+    /// `body-too-large` for a body that is too large once its content codings are taken off (F6).
+    pub fn decoded_too_large(max_request: u64) -> Self {
+        let detail = format!("Send a body of at most {max_request} bytes once it is decoded, under a new key.");
+        Self::because(Code::BodyTooLarge, detail)
+    }
+
     /// `response-not-stored`, with the status of the response that was not kept (R5).
     pub fn response_not_stored(original_status: StatusCode) -> Self {
         Self { original_status: Some(original_status), ..Self::new(Code::ResponseNotStored) }

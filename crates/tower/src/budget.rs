@@ -16,6 +16,9 @@ pub(crate) const UNCOUNTED: u64 = 64 * 1024;
 pub struct Budget {
     requests: Pool,
     responses: Pool,
+    /// Places for reading large bodies: one a core, since that is work for a core, and since a decoder takes memory for its
+    /// window that is counted nowhere else.
+    readers: Arc<Semaphore>,
 }
 
 /// Room that was taken; given back when the last clone is dropped.
@@ -35,7 +38,12 @@ type Given = HashMap<usize, Weak<dyn Send + Sync>>;
 impl Budget {
     /// Divides `bytes` between requests (two thirds) and responses (one third).
     pub fn new(bytes: u64) -> Self {
-        Self { requests: Pool::new(bytes / 3 * 2), responses: Pool::new(bytes / 3) }
+        let readers = std::thread::available_parallelism().map_or(1, usize::from);
+        Self {
+            requests: Pool::new(bytes / 3 * 2),
+            responses: Pool::new(bytes / 3),
+            readers: Arc::new(Semaphore::new(readers)),
+        }
     }
 
     pub(crate) const fn requests(&self) -> &Pool {
@@ -44,6 +52,11 @@ impl Budget {
 
     pub(crate) const fn responses(&self) -> &Pool {
         &self.responses
+    }
+
+    /// A place for reading a large body, in the order of asking.
+    pub(crate) async fn reader(&self) -> OwnedSemaphorePermit {
+        Arc::clone(&self.readers).acquire_owned().await.expect("the semaphore is never closed")
     }
 }
 
@@ -56,11 +69,20 @@ impl Pool {
 
     /// Room for `bytes`, in the order of asking. What is larger than the whole pool takes the whole pool.
     pub(crate) async fn take(&self, bytes: u64) -> Option<Share> {
-        if bytes <= UNCOUNTED {
-            return None;
+        self.take_both([bytes, 0]).await[0].take()
+    }
+
+    /// Room for two things, taken in one piece and given back apart.
+    pub(crate) async fn take_both(&self, bytes: [u64; 2]) -> [Option<Share>; 2] {
+        let [first, second] = bytes.map(|bytes| if bytes <= UNCOUNTED { 0 } else { self.kib_of(bytes) });
+        let second = second.min(self.kib - first);
+        if first + second == 0 {
+            return [None, None];
         }
-        let permit = Arc::clone(&self.room).acquire_many_owned(self.kib_of(bytes)).await;
-        permit.ok().map(shared)
+        let permit = Arc::clone(&self.room).acquire_many_owned(first + second).await;
+        let mut permit = permit.expect("the semaphore is never closed");
+        let rest = permit.split(second as usize).expect("it was taken with the first");
+        [(first > 0).then(|| shared(permit)), (second > 0).then(|| shared(rest))]
     }
 
     /// Room for giving a body, at once or not at all. Answers that give the same bytes take room for them once.

@@ -17,21 +17,37 @@ pub(crate) struct Intake {
     pub(crate) share: Option<Share>,
 }
 
-/// Reads a body of at most `max` bytes. Nothing is read before there is room for all of it (W3), so that two half-read
-/// bodies never wait for each other. `patience` bounds the wait for room, and then the reading.
-pub(crate) async fn read<B>(body: B, max: u64, pool: &Pool, patience: Duration) -> Result<Intake, Problem>
+/// How large a body may be, and what it takes in memory beside its bytes.
+#[derive(Clone, Copy)]
+pub(crate) struct Bounds {
+    /// The most bytes of the body.
+    pub(crate) max: u64,
+    /// The most bytes that decoding it takes; 0 for a body under no coding.
+    pub(crate) decoding: u64,
+}
+
+/// Reads a body. Nothing is read before there is room for all of it, and for decoding it (W3), so that two half-read
+/// bodies never wait for each other. `patience` bounds the wait for room, and then the reading. The share beside the body is
+/// the room for decoding it.
+pub(crate) async fn read<B>(
+    body: B,
+    bounds: Bounds,
+    pool: &Pool,
+    patience: Duration,
+) -> Result<(Intake, Option<Share>), Problem>
 where
     B: Body<Data = Bytes>,
 {
+    let Bounds { max, decoding } = bounds;
     let hint = body.size_hint();
     if hint.lower() > max {
         return Err(Problem::body_too_large(max));
     }
-    let room = timeout(patience, pool.take(hint.exact().unwrap_or(max))).await;
-    let share = room.map_err(|_| Problem::new(Code::Overloaded))?;
+    let room = timeout(patience, pool.take_both([hint.exact().unwrap_or(max), decoding])).await;
+    let [share, decoding] = room.map_err(|_| Problem::new(Code::Overloaded))?;
     let reading = timeout(patience, gather(body, Gathered::new(hint.exact(), max), max)).await;
     let bytes = reading.map_err(|_| invalid("the body did not arrive in time"))??;
-    Ok(Intake { bytes, share })
+    Ok((Intake { bytes, share }, decoding))
 }
 
 async fn gather<B>(body: B, mut gathered: Gathered, max: u64) -> Result<Bytes, Problem>

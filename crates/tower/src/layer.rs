@@ -7,10 +7,11 @@ use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use http::{Request, Response};
 use http_body::Body;
+use oncekey_core::fingerprint::decoding_room;
 use oncekey_core::policy::Verdict;
 use oncekey_core::problem::{Code, Problem};
 use oncekey_core::response::RecordedBody;
-use oncekey_core::{Identity, Namespace, RecordId, RecordedResponse};
+use oncekey_core::{Fingerprint, Identity, Namespace, RecordId, RecordedResponse};
 use oncekey_engine::{Call, Ended, Engine, Work};
 use parking_lot::Mutex;
 use tower::{Layer, Service};
@@ -21,9 +22,10 @@ use crate::budget::Budget;
 use crate::counts::{Counted, RouteCounts};
 use crate::execute::Inner;
 use crate::grpc;
-use crate::intake;
+use crate::intake::{self, Bounds};
 use crate::keyed::{Looked, SentKey, look};
 use crate::own_answers::problem_response;
+use crate::reading;
 use crate::request::{KeyedRequest, forwarded_key};
 use crate::route::{Route, Routes};
 use crate::trailers;
@@ -192,9 +194,10 @@ impl Guarded {
         let (head, body) = request.into_parts();
         let route = self.route();
         let patience = route.policy.timing.answer_timeout;
-        let intake = intake::read(body, route.guard.max_request, self.shared.budget.requests(), patience).await;
-        let body = match intake {
-            Ok(body) => body,
+        let max = route.guard.max_request;
+        let bounds = Bounds { max, decoding: decoding_room(&head.headers, max) };
+        let (body, room) = match intake::read(body, bounds, self.shared.budget.requests(), patience).await {
+            Ok(intake) => intake,
             Err(problem) => return self.problem(&problem, Some(&sent)),
         };
         if self.is_grpc
@@ -202,12 +205,17 @@ impl Guarded {
         {
             return self.problem(&problem, Some(&sent));
         }
-        count.outcome = Counted::InProgress;
-        let announced = trailers::are_announced_to(&head);
         let forwarded = forwarded_key(&route.guard.forward_key_as, &identity);
-        let request = Arc::new(KeyedRequest { head, body, forwarded });
+        let request = Arc::new(KeyedRequest { head, body, max_decoded: max, forwarded });
+        let decoding = (bounds.decoding, room);
+        let fingerprint = reading::fingerprint(&request, &route.guard.recipe, decoding, &self.shared.budget).await;
+        let Ok(fingerprint) = fingerprint else {
+            return self.problem(&Problem::decoded_too_large(max), Some(&sent));
+        };
+        count.outcome = Counted::InProgress;
+        let announced = trailers::are_announced_to(&request.head);
         let id = identity.id();
-        let ended = self.shared.engine.run(self.call(inner, request, identity)).await;
+        let ended = self.shared.engine.run(self.call(inner, request, identity, fingerprint)).await;
         let (outcome, mut answer) = self.deliver(ended, &sent, id);
         count.outcome = outcome;
         if announced {
@@ -216,7 +224,13 @@ impl Guarded {
         answer
     }
 
-    fn call<S, R>(&self, inner: S, request: Arc<KeyedRequest>, identity: Identity) -> Call<Response<ResponseBody>>
+    fn call<S, R>(
+        &self,
+        inner: S,
+        request: Arc<KeyedRequest>,
+        identity: Identity,
+        fingerprint: Fingerprint,
+    ) -> Call<Response<ResponseBody>>
     where
         S: Service<Request<RequestBody>, Response = Response<R>> + Clone + Send + 'static,
         S::Future: Send,
@@ -230,14 +244,16 @@ impl Guarded {
             key_header: guard.key_header.clone(),
             responses: self.shared.budget.responses().clone(),
         });
-        let (fingerprint, origin) = (request.fingerprint(&guard.recipe), request.origin(&policy.route));
+        let origin = request.origin(&policy.route);
         let again = Arc::clone(&request);
         let work: Work<_> =
             Arc::new(move |attempt| Box::pin(Arc::clone(&inner).execute(Arc::clone(&request), attempt)));
         Call {
             identity,
             fingerprint,
-            refingerprint: Arc::new(move |recipe| again.fingerprint(recipe)),
+            refingerprint: Arc::new(move |recipe| {
+                again.fingerprint(recipe).expect("its first fingerprint was made within the same bound")
+            }),
             origin,
             policy: Arc::clone(policy),
             work,

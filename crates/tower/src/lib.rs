@@ -54,6 +54,7 @@ mod intake;
 mod keyed;
 mod layer;
 mod own_answers;
+mod reading;
 mod request;
 mod route;
 mod scope;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use http::header::ACCEPT_ENCODING;
 use http::{HeaderName, HeaderValue, Request, request};
 use oncekey_core::Identity;
-use oncekey_core::fingerprint::{Fingerprint, Operation, Recipe};
+use oncekey_core::fingerprint::{Body, Fingerprint, Operation, Recipe, TooLarge};
 use oncekey_core::record::Origin;
 use oncekey_engine::Attempt;
 
@@ -20,6 +20,8 @@ const ATTEMPT: HeaderName = HeaderName::from_static("oncekey-attempt");
 pub(crate) struct KeyedRequest {
     pub(crate) head: request::Parts,
     pub(crate) body: Intake,
+    /// The most bytes that its body may decode to.
+    pub(crate) max_decoded: u64,
     /// Fields that the inner service gets in place of the client's of the same names.
     pub(crate) forwarded: Vec<(HeaderName, HeaderValue)>,
 }
@@ -34,15 +36,17 @@ pub(crate) fn forwarded_key(names: &[HeaderName], identity: &Identity) -> Vec<(H
 }
 
 impl KeyedRequest {
-    pub(crate) fn fingerprint(&self, recipe: &Recipe) -> Fingerprint {
+    /// Its fingerprint under a recipe. A body under a content coding is decoded for the time that this takes (F6): the
+    /// upstream gets it as sent, so nothing of it is kept.
+    pub(crate) fn fingerprint(&self, recipe: &Recipe) -> Result<Fingerprint, TooLarge> {
         let operation = Operation {
             method: &self.head.method,
             path: self.head.uri.path(),
             query: self.head.uri.query(),
             headers: &self.head.headers,
-            body: &self.body.bytes,
+            body: &Body::decode(&self.head.headers, &self.body.bytes, self.max_decoded)?,
         };
-        Fingerprint::of(&operation, recipe)
+        Ok(Fingerprint::of(&operation, recipe))
     }
 
     /// What operators see of it; `route` is the configured path.

@@ -86,9 +86,15 @@ impl<'a> Body<'a> {
     }
 }
 
-/// Whether a request's body travels under a content coding that has to be taken off.
-pub fn is_encoded(headers: &HeaderMap) -> bool {
-    !codings(headers).is_empty()
+/// The most bytes that [`Body::decode`] holds beside the body as sent, if that may decode to `max`; 0 if there is nothing
+/// to decode.
+pub fn decoding_room(headers: &HeaderMap, max: u64) -> u64 {
+    match codings(headers).as_slice() {
+        [] => 0,
+        [Coding::Gzip | Coding::Deflate | Coding::Brotli] => max,
+        // One coding's result is the next one's source, and `zstd` keeps what it has decoded beside what it gives.
+        _ => max.saturating_mul(2),
+    }
 }
 
 /// The codings in the order in which they were applied, without `identity`, which is none.

@@ -5,7 +5,7 @@ use std::io::Write;
 use flate2::Compression;
 use flate2::write::{DeflateEncoder, GzEncoder, ZlibEncoder};
 use oncekey_core::Recipe;
-use oncekey_core::fingerprint::{Body, TooLarge, is_encoded};
+use oncekey_core::fingerprint::{Body, TooLarge, decoding_room};
 use proptest::prelude::*;
 use ruzstd::encoding::{CompressionLevel, compress_to_vec};
 
@@ -208,11 +208,12 @@ fn bombs_are_too_large_and_cost_no_more_than_is_allowed() {
 }
 
 #[test]
-fn only_codings_other_than_identity_count_as_such() {
-    for (coding, expected) in [("", false), ("identity", false), ("gzip", true), ("identity, br", true), ("x", true)] {
-        assert_eq!(is_encoded(&headers(&encoded(coding))), expected, "{coding}");
+fn only_codings_other_than_identity_take_room() {
+    let sizes = [("", 0), ("identity", 0), ("gzip", 7), ("identity, br", 7), ("gzip, br", 14), ("zstd", 14), ("x", 14)];
+    for (coding, expected) in sizes {
+        assert_eq!(decoding_room(&headers(&encoded(coding)), 7), expected, "{coding}");
     }
-    assert!(!is_encoded(&headers(&[JSON])));
+    assert_eq!(decoding_room(&headers(&[JSON]), 7), 0);
 }
 
 proptest! {

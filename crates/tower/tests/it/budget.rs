@@ -21,7 +21,7 @@ fn large(key: &str) -> Request<TestBody> {
     post(key).body(full(vec![7; 150 * KIB])).unwrap()
 }
 
-fn gated(answer: impl Fn() -> Response<TestBody> + Send + Sync + 'static) -> (Arc<Notify>, Upstream) {
+pub(crate) fn gated(answer: impl Fn() -> Response<TestBody> + Send + Sync + 'static) -> (Arc<Notify>, Upstream) {
     let gate = Arc::new(Notify::new());
     let opens = Arc::clone(&gate);
     let answer = Arc::new(answer);

@@ -6,6 +6,7 @@
 mod bodies;
 mod budget;
 mod counting;
+mod encoded;
 mod frameworks;
 mod grpc;
 mod harness;
@@ -15,6 +16,7 @@ mod own_answers;
 mod privacy;
 mod problems;
 mod readiness;
+mod recipes;
 mod replays;
 mod requests;
 mod routes;

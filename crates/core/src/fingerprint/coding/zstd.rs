@@ -36,11 +36,15 @@ fn frame(decoder: &mut FrameDecoder, rest: &mut &[u8], output: &mut Output) -> R
     if !ended {
         return Err(Undecoded::TooLarge);
     }
-    let content = decoder.collect().ok_or(Undecoded::Undecodable)?;
-    output.push(&content)?;
+    let length = decoder.can_collect();
+    if length > output.room() {
+        return Err(Undecoded::TooLarge);
+    }
+    output.bytes.reserve_exact(length);
+    decoder.collect_to_writer(&mut output.bytes).map_err(|_| Undecoded::Undecodable)?;
     let sum_is_wrong =
         decoder.get_checksum_from_data().is_some_and(|sum| decoder.get_calculated_checksum() != Some(sum));
     let size = decoder.content_size();
-    let size_is_wrong = size != 0 && size != content.len() as u64;
+    let size_is_wrong = size != 0 && size != length as u64;
     if sum_is_wrong || size_is_wrong { Err(Undecoded::Undecodable) } else { Ok(()) }
 }
