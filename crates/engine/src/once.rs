@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, StatusCode};
-use oncekey_core::fingerprint::Operation;
+use oncekey_core::fingerprint::{Body, Operation};
 use oncekey_core::policy::{Policy, Verdict};
 use oncekey_core::record::Origin;
 use oncekey_core::response::RecordedBody;
@@ -80,7 +80,7 @@ impl Job {
             path: &self.name,
             query: None,
             headers: &HeaderMap::new(),
-            body: &self.input,
+            body: &Body::under_no_coding(&self.input),
         };
         Fingerprint::of(&operation, recipe)
     }

@@ -135,7 +135,9 @@ fn guard(values: &Values<'_>) -> Guard {
             _ => KeyFormat::Any,
         },
         scope: Vec::new(),
-        recipe: Recipe::new(&values.headers("fingerprint.headers")).expect("the kind asks Recipe about each header"),
+        recipe: Recipe::new(&values.headers("fingerprint.headers"))
+            .expect("the kind asks Recipe about each header")
+            .ignoring(values.pointers("fingerprint.ignore")),
         max_request: values.count("max_request"),
         forward_key_as: values.headers("forward_key_as"),
     }

@@ -7,7 +7,7 @@ mod scalars;
 use oncekey_core::Namespace;
 
 use fields::{answer_headers, type_base};
-use lists::{added_header, fingerprint_header, header, items, method, scope_source, some, statuses};
+use lists::{added_header, fingerprint_header, header, items, method, pointer, scope_source, some, statuses};
 use scalars::{
     address, duration, key_header, number, one_of, parsed, path, size, text, whole_seconds, within, word, wrong_type,
 };
@@ -56,6 +56,8 @@ pub(crate) enum Kind {
     TypeBase,
     /// Header names that may go into a fingerprint.
     FingerprintHeaders,
+    /// Pointers to what doesn't go into a fingerprint.
+    Pointers,
     /// Scope sources, at least one.
     Scope,
     /// Status codes and classes.
@@ -108,6 +110,7 @@ impl Kind {
             }
             Self::TypeBase => "a URI or a path, to which the code is added".to_owned(),
             Self::FingerprintHeaders => "a list of header names, without Authorization".to_owned(),
+            Self::Pointers => "a list of JSON pointers (RFC 6901), like \"/meta/trace\"".to_owned(),
             Self::Scope => "a list of header:NAME, cookie:NAME, authorization, static:VALUE".to_owned(),
             Self::Statuses => "a list of status codes from 200 to 599 and classes \"2xx\" to \"5xx\"".to_owned(),
             Self::Methods => "a list of methods in upper case, without GET, HEAD and OPTIONS".to_owned(),
@@ -121,6 +124,7 @@ impl Kind {
             Self::KeyHeaders
             | Self::Headers
             | Self::FingerprintHeaders
+            | Self::Pointers
             | Self::Scope
             | Self::Statuses
             | Self::Methods => Written::list(text),
@@ -155,6 +159,7 @@ impl Kind {
             Self::AnswerHeaders => answer_headers(written).map(Value::Fields),
             Self::TypeBase => type_base(text(written)?).map(Value::Text),
             Self::FingerprintHeaders => items(written, fingerprint_header).map(Value::Headers),
+            Self::Pointers => items(written, pointer).map(Value::Pointers),
             Self::Scope => some(items(written, scope_source)?).map(Value::Scope),
             Self::Statuses => statuses(written).map(Value::Statuses),
             Self::Methods => some(items(written, method)?).map(Value::Methods),

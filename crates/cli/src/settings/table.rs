@@ -136,6 +136,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
     route("stream", Flag, "false", "Pass every response on as it arrives and record none of the bodies (R7)."),
     route("store_set_cookie", Flag, "false", "Record `Set-Cookie` too (R3)."),
     route("drop_headers", Kind::Headers, "", "Further response fields that are not recorded (R3)."),
+    route("fingerprint.ignore", Kind::Pointers, "", "What of a JSON body doesn't make two requests differ: a client's clock, a trace id (F7)."),
     route("fingerprint.headers", Kind::FingerprintHeaders, "", "Request fields that are part of what makes two requests the same (F1)."),
 
     later("fast", Top),
@@ -160,6 +161,5 @@ pub(crate) const SETTINGS: &[Setting] = &[
     later_but("trust_outcome", Route, Flag, "false"),
     later_but("async", Route, Word(&["never", "allowed", "always"]), "\"never\""),
     later("max_attempts", Route),
-    later_but("fingerprint.ignore", Route, Kind::Any, "[]"),
     later_but("mode", Route, Word(&["enforce", "shadow"]), "\"enforce\""),
 ];

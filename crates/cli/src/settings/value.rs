@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, Method};
 use oncekey_core::Namespace;
+use oncekey_core::fingerprint::Pointer;
 use oncekey_core::policy::StatusSet;
 
 use super::address::{SecretRef, StoreUrl, Upstream};
@@ -37,6 +38,8 @@ pub(crate) enum Value {
     Header(HeaderName),
     /// Names of headers.
     Headers(Vec<HeaderName>),
+    /// Pointers into JSON.
+    Pointers(Vec<Pointer>),
     /// Header fields.
     Fields(HeaderMap),
     /// Sources of the scope, in order.

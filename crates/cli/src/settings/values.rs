@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, Method};
 use oncekey_core::Namespace;
+use oncekey_core::fingerprint::Pointer;
 use oncekey_core::policy::StatusSet;
 
 use super::address::{SecretRef, StoreUrl, Upstream};
@@ -73,6 +74,7 @@ getters! {
     header: Header -> HeaderName;
     text: Text -> String;
     headers: Headers -> Vec<HeaderName>;
+    pointers: Pointers -> Vec<Pointer>;
     fields: Fields -> HeaderMap;
     scope: Scope -> Vec<ScopeFrom>;
     statuses: Statuses -> StatusSet;

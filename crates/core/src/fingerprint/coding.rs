@@ -66,6 +66,11 @@ impl<'a> Body<'a> {
         Ok(Self { sent, plain })
     }
 
+    /// A body that travels under no coding.
+    pub const fn under_no_coding(sent: &'a [u8]) -> Self {
+        Self { sent, plain: Plain::AsSent }
+    }
+
     /// The bytes that were sent.
     pub(super) const fn sent(&self) -> &'a [u8] {
         self.sent

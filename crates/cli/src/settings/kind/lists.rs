@@ -1,6 +1,7 @@
 //! Reads lists, item by item, so that an error names the item.
 
 use http::{HeaderName, Method};
+use oncekey_core::fingerprint::Pointer;
 use oncekey_core::policy::StatusSet;
 use oncekey_core::{Recipe, ScopeSource};
 
@@ -77,6 +78,10 @@ pub(super) fn fingerprint_header(text: &str) -> Result<HeaderName, String> {
         Ok(_) => Ok(name),
         Err(error) => Err(error.to_string()),
     }
+}
+
+pub(super) fn pointer(text: &str) -> Result<Pointer, String> {
+    text.parse().map_err(|error| format!("`{text}` can't be ignored: {error}"))
 }
 
 pub(super) fn scope_source(text: &str) -> Result<ScopeFrom, String> {

@@ -141,12 +141,12 @@ fn the_built_in_configuration_is_the_protocols() {
 
 #[test]
 fn a_route_starts_from_the_defaults_and_says_the_rest_itself() {
-    let text = "[defaults]\nkey = \"required\"\nkey_format = \"uuid4\"\nrequire = \"at_most_once\"\n[[route]]\npath = \"/orders/{id}\"\nmethods = [\"PUT\", \"REPORT\"]\nkey_format = \"any\"\nfingerprint = { headers = [\"X-B\", \"X-A\"] }\n";
+    let text = "[defaults]\nkey = \"required\"\nkey_format = \"uuid4\"\nrequire = \"at_most_once\"\n[[route]]\npath = \"/orders/{id}\"\nmethods = [\"PUT\", \"REPORT\"]\nkey_format = \"any\"\nfingerprint = { headers = [\"X-B\", \"X-A\"], ignore = [\"/b\", \"/a b\"] }\n";
     let config = of_file(text).expect("right").config;
     let guarded = &config.routes[0];
     assert!(guarded.route.guard.key_required);
     assert_eq!(guarded.route.guard.key_format, oncekey_core::KeyFormat::Any);
-    assert_eq!(guarded.route.guard.recipe.to_string(), "v1 headers=x-a,x-b");
+    assert_eq!(guarded.route.guard.recipe.to_string(), "v2 headers=x-a,x-b ignore=/a%20b,/b");
     assert_eq!(guarded.route.policy.route, "/orders/{id}");
     assert_eq!(format!("{:?}", guarded.route.methods), "[PUT, REPORT]");
     assert_eq!(guarded.require, Some(oncekey_core::PromiseClass::AtMostOnce));

@@ -40,6 +40,18 @@ const REFUSALS: &[(&str, &str)] = &[
         "oncekey.toml:2:35: route.fingerprint.headers: Authorization can't be part of the fingerprint; allowed: a list of header names, without Authorization",
     ),
     (
+        "[[route]]\nfingerprint = { ignore = [\"/a\", \"\"] }",
+        "oncekey.toml:2:33: route.fingerprint.ignore: `` can't be ignored: the empty pointer means the whole body; allowed: a list of JSON pointers (RFC 6901), like \"/meta/trace\"",
+    ),
+    (
+        "[defaults]\nfingerprint.ignore = [\"meta.trace\"]",
+        "oncekey.toml:2:23: defaults.fingerprint.ignore: `meta.trace` can't be ignored: a pointer begins with `/`; allowed: a list of JSON pointers (RFC 6901), like \"/meta/trace\"",
+    ),
+    (
+        "[defaults]\nfingerprint.ignore = [\"/a~b\"]",
+        "oncekey.toml:2:23: defaults.fingerprint.ignore: `/a~b` can't be ignored: `~` is written `~0`, and `/` within a name `~1`; allowed: a list of JSON pointers (RFC 6901), like \"/meta/trace\"",
+    ),
+    (
         "[[route]]\nfingerprint.header = []",
         "oncekey.toml:2:13: route.fingerprint.header: no such setting; did you mean `headers`?",
     ),

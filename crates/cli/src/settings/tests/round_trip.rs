@@ -22,6 +22,7 @@ retry_status = [429, "5xx"]
 drop_headers = []
 async = "never"
 fingerprint.headers = ["Accept-Language"]
+fingerprint.ignore = ["/meta/trace id", "/a~1b,\"c\""]
 
 [[route]]
 path = "/orders/{id}/{*rest}"

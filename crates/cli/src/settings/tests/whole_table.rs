@@ -29,6 +29,7 @@ fn sample(setting: &Setting) -> String {
         Kind::Secret => "file:other".to_owned(),
         Kind::KeyHeader => "X-Other".to_owned(),
         Kind::KeyHeaders | Kind::Headers | Kind::FingerprintHeaders => "x-other,x-another".to_owned(),
+        Kind::Pointers => "/other,/another/0".to_owned(),
         Kind::Scope => "static:other,header:X-Other".to_owned(),
         Kind::Statuses => "409,4xx".to_owned(),
         Kind::Methods => "PUT".to_owned(),
@@ -202,7 +203,6 @@ fn a_later_setting_may_state_what_this_version_does_and_nothing_else() {
     for setting in SETTINGS {
         let Since::LaterBut(stated) = setting.since else { continue };
         let other = match setting.kind {
-            Kind::Any => "[\"/at\"]".to_owned(),
             Kind::Flag => "true".to_owned(),
             kind => kind.written(&sample(setting)).to_string(),
         };
