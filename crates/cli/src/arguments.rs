@@ -65,6 +65,14 @@ pub(crate) enum Command {
         /// The configuration file; without one, the environment and the built-in values are shown
         file: Option<PathBuf>,
     },
+    /// Show what the gateway makes of a request: its key, its scope, its canonical form, its fingerprint
+    ///
+    /// A request is read from a file in HTTP/1.1 form: the request line, header lines, an empty line, the body. Line ends may
+    /// be LF alone, and Content-Length may be left out: the body is then the rest, without a line end at its very end.
+    ///
+    /// Of two requests it says what makes them differ; the second is compared as a retry of the first. Exit 0: the gateway
+    /// would take the request, and the second for a retry of the first. Exit 1: it would refuse one, or the two differ.
+    Explain(ExplainArguments),
     /// Create the store's schema or upgrade it
     Migrate(StoreArguments),
     /// Look at records and put them right
@@ -128,6 +136,44 @@ impl ServeArguments {
     }
 }
 
+/// What `explain` takes.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct ExplainArguments {
+    /// A file with a request, `-` for stdin [default: stdin]; give it twice to compare two requests
+    #[arg(long = "request", value_name = "FILE")]
+    requests: Vec<PathBuf>,
+    /// Read the request from stdin
+    #[arg(value_name = "-", value_parser = ["-"], hide_possible_values = true, conflicts_with = "requests")]
+    stdin: Option<String>,
+    /// The configuration file (TOML) whose routes apply; without one, the built-in route
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+impl ExplainArguments {
+    /// Where its settings come from.
+    pub(crate) fn sources(&self, environment: Environment) -> Sources {
+        Sources { file: self.config.clone(), flags: Vec::new(), environment, purpose: Purpose::Operate }
+    }
+
+    /// The files with the requests, one or two; `-` is stdin.
+    pub(crate) fn requests(&self) -> Vec<PathBuf> {
+        if self.requests.is_empty() { vec![PathBuf::from("-")] } else { self.requests.clone() }
+    }
+
+    /// Whether it can be done.
+    fn check(&self) -> Result<(), &'static str> {
+        match self.requests.as_slice() {
+            [one, other] if one == other && one.as_os_str() == "-" => Err("only one request can come from stdin"),
+            [_, _, _, ..] => Err("two requests can be compared, not more"),
+            _ => Ok(()),
+        }
+    }
+}
+
 /// Which store a command works on. `ONCEKEY_STORE` names one too.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct StoreArguments {
@@ -170,9 +216,11 @@ impl Arguments {
     /// from wrong usage.
     pub(crate) fn read(line: impl IntoIterator<Item = OsString>) -> Result<Self, clap::Error> {
         let arguments = Self::try_parse_from(line)?;
-        if let Command::Records(records) = &arguments.command {
-            let wrong = |text| Self::command().error(ErrorKind::ArgumentConflict, text);
-            records.check().map_err(wrong)?;
+        let wrong = |text| Self::command().error(ErrorKind::ArgumentConflict, text);
+        match &arguments.command {
+            Command::Records(records) => records.check().map_err(wrong)?,
+            Command::Explain(explain) => explain.check().map_err(wrong)?,
+            _ => {}
         }
         Ok(arguments)
     }

@@ -4,12 +4,12 @@ mod records;
 
 use std::io::{BufRead, BufReader, IsTerminal as _};
 
-use crate::arguments::{Arguments, Command};
+use crate::arguments::{Arguments, Command, ExplainArguments};
 use crate::exit::Failure;
 use crate::gateway::{self, Listeners};
 use crate::operator::{self, Console};
 use crate::settings::{Environment, Loaded, Sources, load};
-use crate::{check_config, demo, manual, opening};
+use crate::{check_config, demo, explain, manual, opening};
 
 /// Runs the command that was asked for.
 pub(crate) async fn run(arguments: Arguments, environment: Environment) -> Result<(), Failure> {
@@ -17,6 +17,7 @@ pub(crate) async fn run(arguments: Arguments, environment: Environment) -> Resul
         Command::Serve(arguments) => serve(arguments.sources(environment)).await,
         Command::Demo => demo::run().await,
         Command::CheckConfig { file } => check_config::run(file, environment),
+        Command::Explain(arguments) => explain(&arguments, environment).await,
         Command::Migrate(store) => migrate(loaded(&store.sources(environment))?).await,
         Command::Records(command) => {
             let loaded = loaded(&command.store().clone().sources(environment))?;
@@ -54,6 +55,12 @@ async fn migrate(loaded: Loaded) -> Result<(), Failure> {
         eprintln!("{}: schema version {} upgraded to {}", config.url, migrated.from, migrated.to);
     }
     Ok(())
+}
+
+async fn explain(arguments: &ExplainArguments, environment: Environment) -> Result<(), Failure> {
+    let loaded = loaded(&arguments.sources(environment))?;
+    let files = arguments.requests();
+    with_console(arguments.json, async |console| explain::run(&files, &loaded.config, console).await).await
 }
 
 async fn sweep(loaded: Loaded, json: bool) -> Result<(), Failure> {

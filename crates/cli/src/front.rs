@@ -5,7 +5,7 @@
 //! that it serves, and header fields of the next hop to `upstream`. A connection costs at most some 32 KiB here, while it
 //! is idle far less.
 
-mod admission;
+pub(crate) mod admission;
 mod answer;
 mod body;
 mod current;
@@ -37,7 +37,7 @@ use self::socket::Socket;
 use crate::drain::Drain;
 
 /// Most that one connection buffers each way, and the longest head of a request, in bytes.
-const BUFFER: usize = 16 * 1024;
+pub(crate) const BUFFER: usize = 16 * 1024;
 
 /// How long accepting rests when the process is out of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);

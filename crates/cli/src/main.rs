@@ -7,6 +7,7 @@ mod config;
 mod demo;
 mod drain;
 mod exit;
+mod explain;
 mod fields;
 mod front;
 mod gateway;

@@ -8,7 +8,7 @@ mod change;
 mod console;
 mod list;
 mod maintain;
-mod screen;
+pub(crate) mod screen;
 mod show;
 
 pub(crate) use change::{Change, Selection, purge, resolve};

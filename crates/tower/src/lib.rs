@@ -50,6 +50,7 @@ mod counts;
 mod execute;
 mod gathered;
 mod grpc;
+mod inspect;
 mod intake;
 mod keyed;
 mod layer;
@@ -64,6 +65,7 @@ mod trailers;
 
 pub use body::{BodyError, RequestBody, ResponseBody};
 pub use budget::Budget;
+pub use inspect::Inspection;
 pub use layer::{Idempotency, IdempotencyLayer};
 pub use own_answers::{OwnAnswers, problem_response};
 pub use route::{Guard, Route, RouteError, Routes};

@@ -11,7 +11,7 @@ use http::{Method, Request, Uri, Version};
 
 /// Checks a request and brings its target into origin form; the authority of an absolute target becomes the `Host`
 /// (RFC 9112, section 3.2.2). The error says what is wrong.
-pub(super) fn admit<B>(request: &mut Request<B>) -> Result<(), &'static str> {
+pub(crate) fn admit<B>(request: &mut Request<B>) -> Result<(), &'static str> {
     if request.method() == Method::CONNECT {
         return Err("CONNECT is not served here");
     }

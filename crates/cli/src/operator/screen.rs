@@ -2,7 +2,7 @@
 
 /// Shows characters that would move the cursor, change colours or reorder what is read as `\u{…}`: scopes, paths and bodies
 /// are what clients sent.
-pub(super) fn visible(text: &str) -> String {
+pub(crate) fn visible(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for character in text.chars() {
         if is_hidden(character) { shown.extend(character.escape_unicode()) } else { shown.push(character) }
@@ -11,7 +11,7 @@ pub(super) fn visible(text: &str) -> String {
 }
 
 /// As [`visible`], for text of several lines.
-pub(super) fn visible_lines(text: &str) -> String {
+pub(crate) fn visible_lines(text: &str) -> String {
     text.split('\n')
         .map(|line| line.split('\t').map(visible).collect::<Vec<_>>().join("\t"))
         .collect::<Vec<_>>()
@@ -27,7 +27,7 @@ fn is_hidden(character: char) -> bool {
 }
 
 /// Rows in columns as wide as their widest cell; the last column is not padded.
-pub(super) fn table<const N: usize>(rows: &[[String; N]]) -> String {
+pub(crate) fn table<const N: usize>(rows: &[[String; N]]) -> String {
     let mut widths = [0; N];
     for row in rows {
         for (width, cell) in widths.iter_mut().zip(row) {

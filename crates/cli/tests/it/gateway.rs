@@ -4,6 +4,7 @@
 
 mod answers;
 mod applications;
+mod bodies;
 mod connections;
 mod counters;
 mod demo;

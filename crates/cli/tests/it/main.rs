@@ -2,6 +2,7 @@
 //! upstreams, and, in builds with the feature `fault-points`, what is left of an operation when something breaks.
 
 mod configuration;
+mod explaining;
 #[cfg(feature = "fault-points")]
 mod faults;
 mod gateway;

@@ -1,5 +1,6 @@
 //! The canonical form of a request as text. What clients sent may hold anything: bytes that are no text are spelled `\xNN`,
-//! and who prints it on a terminal has to make its control characters visible.
+//! and but for the lines of a body so are control characters, lest a value pass for lines of its own. Who prints a body on a
+//! terminal has to make its control characters visible.
 
 use std::fmt;
 
@@ -12,11 +13,13 @@ use super::pairs::Pairs;
 /// Bytes that are no text are shown up to this many; of more, how many they are.
 const MOST_BYTES: usize = 256;
 
-/// Bytes as text.
+/// Bytes as text on one line.
 pub(super) fn spelled(bytes: &[u8]) -> String {
     let mut text = String::new();
     for chunk in bytes.utf8_chunks() {
-        text.push_str(chunk.valid());
+        for character in chunk.valid().chars() {
+            if character.is_control() { text.extend(character.escape_default()) } else { text.push(character) }
+        }
         text.extend(chunk.invalid().iter().map(|byte| format!("\\x{byte:02x}")));
     }
     text

@@ -105,6 +105,7 @@ fn a_canonical_form_shows_all_that_counts() {
         "POST /a%20b\nquery a = 1\nquery b = \\xff\nmedia type application/json\nheader x-region = eu\n\
          body, read as JSON:\n{\"a\":\"A\",\"b\":1}\n"
     );
+    assert!(shown(("/?a=%0Abody", &[], b"a\nb")).starts_with("POST /\nquery a = \\nbody\nno media type\n"));
     let binary = [0xff; 300];
     assert!(shown(("/", &[], &binary)).ends_with(&format!("{}… (300 bytes)\n", "\\xff".repeat(256))));
 }
