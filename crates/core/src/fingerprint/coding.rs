@@ -2,7 +2,8 @@
 //!
 //! Decoding is strict: a body that is cut short, damaged or followed by anything doesn't decode, and counts as the bytes
 //! that were sent. The size is bounded after each coding, so that nothing that grows on the way to a small result costs
-//! more than a large result does. Beside the result, a decoder takes its window: 32 KiB, for `br` up to 16 MiB.
+//! more than a large result does. Beside the result, a decoder takes its window: 32 KiB, for `br` up to 16 MiB,
+//! for `zstd` up to twice the result.
 
 mod brotli;
 mod inflate;
@@ -91,8 +92,8 @@ impl<'a> Body<'a> {
     }
 }
 
-/// The most bytes that [`Body::decode`] holds beside the body as sent, if that may decode to `max`; 0 if there is nothing
-/// to decode.
+/// The most bytes of decoded bodies that [`Body::decode`] holds beside the body as sent, if that may decode to `max`; 0 if
+/// there is nothing to decode. Windows are not in it.
 pub fn decoding_room(headers: &HeaderMap, max: u64) -> u64 {
     match codings(headers).as_slice() {
         [] => 0,
