@@ -2,8 +2,8 @@
 //!
 //! Decoding is strict: a body that is cut short, damaged or followed by anything doesn't decode, and counts as the bytes
 //! that were sent. The size is bounded after each coding, so that nothing that grows on the way to a small result costs
-//! more than a large result does. Beside the result, a decoder takes its window: 32 KiB, for `br` up to 16 MiB,
-//! for `zstd` up to twice the result.
+//! more than a large result does. Beside the result, a decoder takes its window: 32 KiB, for `br`
+//! and `zstd` up to about twice what the result may be.
 
 mod brotli;
 mod inflate;
