@@ -54,6 +54,8 @@ pub(crate) struct UpstreamOptions {
     pub head_timeout: Duration,
     /// Idle HTTP/1.1 connections kept at most.
     pub max_idle: usize,
+    /// HTTP/2 connections at most; past them a request waits for a stream to end.
+    pub max_connections: usize,
     /// An HTTP/2 connection with streams gets a PING this often, and is closed if that isn't answered (E7).
     pub keep_alive: Duration,
     /// What `Connection` can't name away (H2): the key and scope fields of all routes.
@@ -70,6 +72,7 @@ impl UpstreamOptions {
             connect_timeout: Duration::from_secs(5),
             head_timeout: Duration::from_mins(10),
             max_idle: 512,
+            max_connections: 512,
             // gRPC servers allow for one in five minutes.
             keep_alive: Duration::from_secs(310),
             protected: Protected::default(),

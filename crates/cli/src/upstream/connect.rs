@@ -17,8 +17,8 @@ use super::http2;
 use super::pool::Sender;
 use super::secure::{Bytestream, Negotiated, Offer, Security};
 
-/// Most that one connection buffers each way, and the longest head of an answer, in bytes. A longer one leaves the outcome
-/// unknown (E7).
+/// Most that one connection buffers each way, and the head of an answer that is always taken, in bytes; one of twice the size
+/// never is, and leaves the outcome unknown (E7).
 const BUFFER: usize = 64 * 1024;
 /// The most field lines of an answer's head.
 const FIELD_LINES: usize = 256;

@@ -57,8 +57,11 @@ pub(super) struct Lines {
     pub(super) offer: Offer,
     /// Idle HTTP/1.1 connections.
     pub(super) pool: Arc<Pool>,
-    /// HTTP/2 connections.
-    pub(super) streams: Arc<http2::Pool>,
+    /// HTTP/2 connections of keyed requests.
+    pub(super) keyed: Arc<http2::Pool>,
+    /// HTTP/2 connections of all others, whose clients may upload and read as slowly as they like: what that does to a
+    /// connection must not make unknowns.
+    pub(super) unguarded: Arc<http2::Pool>,
     /// Whether the upstream chose HTTP/1.1 last. While it does, its connections are opened side by side.
     chose_one: AtomicBool,
     connect_timeout: Duration,
@@ -75,7 +78,8 @@ impl Lines {
                 UpstreamHttp::Two => Offer::Two,
             },
             pool: Arc::new(Pool::new(options.idle, options.max_idle, clock)),
-            streams: Arc::new(http2::Pool::new(options.idle)),
+            keyed: Arc::new(http2::Pool::new(options.idle, options.max_connections)),
+            unguarded: Arc::new(http2::Pool::new(options.idle, options.max_connections)),
             chose_one: AtomicBool::new(false),
             connect_timeout: options.connect_timeout,
             tasks: TaskTracker::new(),
@@ -99,27 +103,28 @@ impl Lines {
     pub(super) async fn line(&self, offer: Offer, attempt: Option<&Attempt>) -> Result<Line, NotExecuted> {
         let within = attempt.map_or(self.connect_timeout, |attempt| attempt.policy.timing.connect_timeout);
         let deadline = Instant::now() + within;
+        let streams = if attempt.is_some() { &self.keyed } else { &self.unguarded };
         loop {
             if offer == Offer::One {
-                return self.open(deadline, offer).await;
+                return self.open(deadline, offer, streams).await;
             }
-            if let Some(place) = self.streams.take(deadline).await? {
+            if let Some(place) = streams.take(deadline).await? {
                 return Ok(Line::Two(place));
             }
             if offer == Offer::Either && self.chose_one.load(Ordering::Relaxed) {
-                return self.open(deadline, offer).await;
+                return self.open(deadline, offer, streams).await;
             }
-            let _turn = self.streams.to_open(deadline).await?;
+            let _turn = streams.to_open(deadline).await?;
             // Whoever had the turn before may have opened one.
-            match self.streams.look() {
+            match streams.look() {
                 http2::Look::Place(place) => return Ok(Line::Two(place)),
-                http2::Look::Room => return self.open(deadline, offer).await,
+                http2::Look::Room => return self.open(deadline, offer, streams).await,
                 http2::Look::Full => {}
             }
         }
     }
 
-    async fn open(&self, deadline: Instant, offer: Offer) -> Result<Line, NotExecuted> {
+    async fn open(&self, deadline: Instant, offer: Offer, streams: &Arc<http2::Pool>) -> Result<Line, NotExecuted> {
         match self.connector.connect(deadline, offer).await? {
             Opened::One(sender) => {
                 self.chose_one.store(true, Ordering::Relaxed);
@@ -127,7 +132,7 @@ impl Lines {
             }
             Opened::Two(connection) => {
                 self.chose_one.store(false, Ordering::Relaxed);
-                let place = self.streams.add(connection);
+                let place = streams.add(connection);
                 place.map(Line::Two).ok_or_else(|| NotExecuted::because("the upstream takes no streams"))
             }
         }

@@ -19,11 +19,14 @@ use tokio_util::task::TaskTracker;
 use crate::upstream::secure::Bytestream;
 
 /// The most streams that one connection carries, whatever its peer allows: a lost connection takes all of them along.
-const MAX_STREAMS: usize = 100;
+const MAX_STREAMS: u32 = 100;
 /// What a stream may have received that nobody has read yet, in bytes.
-const STREAM_WINDOW: u32 = 128 * 1024;
-/// The same for all streams of a connection together: what a connection holds in memory at most.
-const CONNECTION_WINDOW: u32 = 1024 * 1024;
+const STREAM_WINDOW: u32 = 64 * 1024;
+/// Room for all streams: those that nobody reads must not keep the others from being read.
+const CONNECTION_WINDOW: u32 = MAX_STREAMS * STREAM_WINDOW;
+/// What `h2` lets small unread frames cost beside their bytes, at about 256 bytes each, before it takes them for an attack and
+/// closes the connection: enough for many event streams that nobody reads for a while.
+const SMALL_FRAMES: usize = 16 * 1024 * 1024;
 /// The longest head or trailers of an answer, in bytes as HTTP/2 counts them. Longer ones leave the outcome unknown (E7).
 const HEADER_LIST: u32 = 64 * 1024;
 /// How long the peer of a connection with streams may take to answer a PING, if that is shorter than the time between two.
@@ -121,7 +124,7 @@ impl Connection {
     }
 
     fn max_streams(&self) -> usize {
-        self.requests.current_max_send_streams().min(MAX_STREAMS)
+        self.requests.current_max_send_streams().min(MAX_STREAMS as usize)
     }
 }
 
@@ -131,6 +134,7 @@ fn builder() -> Builder {
         .enable_push(false)
         .initial_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
+        .data_frame_budget(SMALL_FRAMES)
         .max_header_list_size(HEADER_LIST)
         .max_send_buffer_size(SEND_BUFFER);
     builder

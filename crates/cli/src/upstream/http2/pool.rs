@@ -14,13 +14,13 @@ use tokio_util::task::TaskTracker;
 
 use super::connection::{Connection, Place, Vacancy};
 
-/// The most connections. Past them a request waits for a stream to end.
-const MAX_CONNECTIONS: usize = 512;
 /// How often, at most, connections are looked at that nobody asks for any more.
 const REAPED_EVERY: Duration = Duration::from_millis(100);
 
 pub(in crate::upstream) struct Pool {
     idle: Duration,
+    /// The most connections; past them a request waits for a stream to end.
+    max: usize,
     kept: Mutex<Kept>,
     /// Told each time a stream has ended.
     freed: Arc<Notify>,
@@ -45,9 +45,10 @@ pub(in crate::upstream) enum Look {
 }
 
 impl Pool {
-    pub(in crate::upstream) fn new(idle: Duration) -> Self {
+    pub(in crate::upstream) fn new(idle: Duration, max: usize) -> Self {
         Self {
             idle,
+            max,
             kept: Mutex::default(),
             freed: Arc::default(),
             opening: tokio::sync::Mutex::default(),
@@ -77,7 +78,7 @@ impl Pool {
         let place = kept.connections.iter().filter(free).find_map(|connection| connection.reserve(&self.freed));
         match place {
             Some(place) => Look::Place(place),
-            None if kept.connections.len() >= MAX_CONNECTIONS => Look::Full,
+            None if kept.connections.len() >= self.max => Look::Full,
             None => Look::Room,
         }
     }

@@ -62,6 +62,22 @@ async fn trailers_pass_and_a_body_goes_up_with_its_own() {
     gateway.end().await;
 }
 
+/// Also where the first client didn't ask for them (R6).
+#[tokio::test]
+async fn trailers_of_a_keyed_answer_are_recorded() {
+    let upstream = CountingUpstream::start_http2().await;
+    let gateway = Gateway::start(&upstream.url(), TWO).await;
+    let script = ["X-Test-Framing: chunked", "X-Test-Trailer: X-Sum: 42"];
+    let first = gateway.exchange(raw_order("k", &script)).await;
+    assert!(first.trailers.is_empty(), "{first:?}");
+    let asking = [&script[..], &["TE: trailers", "Connection: TE"]].concat();
+    let replay = gateway.exchange(raw_order("k", &asking)).await;
+    assert_eq!(replay.values("idempotent-replayed"), ["true"]);
+    assert_eq!(replay.trailers, [("x-sum".to_owned(), "42".to_owned())]);
+    assert_eq!(upstream.total(), 1);
+    gateway.end().await;
+}
+
 #[tokio::test]
 async fn an_upgrade_is_refused_where_http_2_is_spoken() {
     let upstream = CountingUpstream::start_http2().await;
