@@ -6,6 +6,7 @@ mod h2_answers;
 mod h2_connections;
 mod h2_proofs;
 mod h2_requests;
+mod h2_streams;
 mod requests;
 
 use std::net::SocketAddr;
