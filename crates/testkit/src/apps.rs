@@ -68,7 +68,18 @@ impl PythonHttp2Upstream {
     /// Starts `fastapi_app.py` under Hypercorn on a free port and waits until it listens.
     pub async fn start() -> io::Result<AppUpstream> {
         let mut command = Command::new(required(PYTHON)?);
-        command.args(["-m", "hypercorn", "fastapi_app:app", "--bind", "127.0.0.1:0", "--keep-alive", "5"]);
+        // No workers: their process would outlive the one that is killed.
+        command.args([
+            "-m",
+            "hypercorn",
+            "fastapi_app:app",
+            "--bind",
+            "127.0.0.1:0",
+            "--keep-alive",
+            "5",
+            "--workers",
+            "0",
+        ]);
         command.current_dir(APPS).env("PYTHONDONTWRITEBYTECODE", "1");
         let process = Process::start(&mut command)?;
         let line = process.stderr().wait_for("Running on http://127.0.0.1:").await?;
