@@ -103,6 +103,7 @@ async fn connection_cannot_name_the_key_or_the_scope_away() {
     for name in ["x-hop", "keep-alive"] {
         assert!(!headers.contains_key(name), "{name}");
     }
+    assert_eq!(headers["te"], "trailers", "oncekey's own, on its own hop");
     for (name, value) in [
         ("te", "trailers"), // the gateway's own word: what is recorded doesn't depend on who asked first (R6)
         ("host", "api.example"),
