@@ -17,6 +17,18 @@ pub struct Policy {
     pub recording: Recording,
     /// Waiters on one key (W3).
     pub max_waiters: usize,
+    /// What happens to a request whose claim the store can't take.
+    pub on_store_error: OnStoreError,
+}
+
+/// What happens to a request when the store can't be reached at claim time (D1).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnStoreError {
+    /// It is refused with `store-unavailable`, and nothing is executed.
+    #[default]
+    Closed,
+    /// It is let through without a claim and without a record, which lowers the promise to `best_effort` (G1).
+    Open,
 }
 
 /// The durations of a route.
@@ -97,7 +109,13 @@ impl Default for Recording {
 impl Default for Policy {
     /// The built-in values of the protocol, for the route `*`.
     fn default() -> Self {
-        Self { route: "*".to_owned(), timing: Timing::default(), recording: Recording::default(), max_waiters: 64 }
+        Self {
+            route: "*".to_owned(),
+            timing: Timing::default(),
+            recording: Recording::default(),
+            max_waiters: 64,
+            on_store_error: OnStoreError::default(),
+        }
     }
 }
 

@@ -118,6 +118,7 @@ pub fn strip_own(headers: &mut HeaderMap, key_header: &HeaderName) {
         HeaderName::from_static("oncekey-problem-json"),
         HeaderName::from_static("oncekey-operation-id"),
         HeaderName::from_static("oncekey-outcome"),
+        HeaderName::from_static("oncekey-unguarded"),
     ];
     retain(headers, |name| !OWN.contains(name) && name != key_header);
 }

@@ -23,10 +23,26 @@ pub struct Call<A> {
     pub policy: Arc<Policy>,
     /// Executes the operation. Called once per granted claim; again only after it proved that nothing was executed.
     pub work: Work<A>,
+    /// Lets the request through without a claim if the store can't be reached at claim time (D1); `None`: it is refused.
+    pub unguarded: Option<Unguarded<A>>,
 }
 
 /// Executes an operation once. The future isn't dropped before `upstream_timeout`, whatever the caller does (E3).
 pub type Work<A> = Arc<dyn Fn(Attempt) -> BoxFuture<'static, Executed<A>> + Send + Sync>;
+
+/// Lets a request through without a claim and without a record. Called once; the future isn't dropped before
+/// `upstream_timeout`.
+pub type Unguarded<A> = Arc<dyn Fn() -> BoxFuture<'static, Passed<A>> + Send + Sync>;
+
+/// How a request went that was let through.
+pub enum Passed<A> {
+    /// It was answered.
+    Answered(A),
+    /// Nothing was executed.
+    NotExecuted(NotExecuted),
+    /// It may have been executed, and nobody can tell. The text says why, for the log.
+    Ambiguous(String),
+}
 
 /// How an execution went.
 pub enum Executed<A> {
@@ -84,6 +100,8 @@ pub enum Ended<A> {
     Overloaded,
     /// The store failed before anything was executed (D1).
     StoreUnavailable,
+    /// The store failed, and the request was let through without a claim (D1). No record tells of it.
+    Unguarded(Passed<A>),
     /// The record is there and can't be read.
     Unreadable,
 }

@@ -16,9 +16,14 @@ const PAUSE: Duration = Duration::from_millis(20);
 
 /// What came of asking.
 pub(crate) enum Answer {
-    Granted { attempt: u32 },
+    Granted {
+        attempt: u32,
+    },
     Held(Box<Found>),
+    /// The store can't be reached, errs or takes too long.
     Unavailable,
+    /// The claim was granted and has lapsed before the answer came.
+    Lost,
     Unreadable,
 }
 
@@ -56,7 +61,7 @@ pub(crate) async fn ask(store: &Arc<dyn Store>, recorder: &Recorder, claim: Clai
                 return Answer::Granted { attempt: 1 };
             }
             // Ours, and lapsed while we asked: it is released, and whoever asks again finds it so.
-            Ok(Ok(Claimed::Held(found))) if found.record.token == token => return Answer::Unavailable,
+            Ok(Ok(Claimed::Held(found))) if found.record.token == token => return Answer::Lost,
             Ok(Ok(Claimed::Held(found))) => {
                 open.settled();
                 return Answer::Held(found);

@@ -1,5 +1,7 @@
 //! The leader's way through a record: ask for the claim, judge what is in its way, execute, record, answer.
 
+mod passing;
+
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
@@ -75,6 +77,8 @@ impl<A: Send + 'static> Lead<A> {
     pub(crate) async fn run(mut self, reply: Reply<A>) {
         let mut reply = Some(reply);
         let mut replaces = None;
+        // Whether another node was seen at it: then it is no unguarded request's turn.
+        let mut elsewhere = false;
         for _ in 0..MAX_CLAIMS {
             let permit = match self.node.inflight.try_take() {
                 Some(permit) => permit,
@@ -97,7 +101,8 @@ impl<A: Send + 'static> Lead<A> {
             let (token, alive_since, asked) = (claim.token, self.node.alive_since(), self.node.clock.elapsed());
             fault::point("before_claim").await;
             match ask(&self.node.store, &self.node.recorder, claim, self.node.settings.store_timeout).await {
-                Answer::Unavailable => return self.end(reply, Over::StoreUnavailable),
+                Answer::Unavailable if !elsewhere => return self.end_unclaimed(reply).await,
+                Answer::Unavailable | Answer::Lost => return self.end(reply, Over::StoreUnavailable),
                 Answer::Unreadable => return self.end(reply, Over::Unreadable),
                 Answer::Granted { attempt } => {
                     let node = Arc::clone(&self.node);
@@ -131,6 +136,7 @@ impl<A: Send + 'static> Lead<A> {
                     Judged::Replace(seen) => replaces = Some(seen),
                     Judged::Elsewhere => {
                         drop(permit); // it runs elsewhere, not here
+                        elsewhere = true;
                         self.leading.flight.enter(Phase::Running);
                         if let Some(over) = self.wait_elsewhere(&mut reply).await {
                             return self.end(reply, over);

@@ -54,7 +54,7 @@ mod settings;
 mod store_time;
 
 pub use attempt::{Attempt, NotExecuted};
-pub use call::{Call, Ended, Executed, Work};
+pub use call::{Call, Ended, Executed, Passed, Unguarded, Work};
 pub use engine::Engine;
 pub use node::sweep;
 pub use once::{InvalidJob, Job, Once};

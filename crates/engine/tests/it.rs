@@ -33,6 +33,8 @@ mod shutdown;
 mod store_faults;
 #[path = "it/streaming.rs"]
 mod streaming;
+#[path = "it/unguarded.rs"]
+mod unguarded;
 #[path = "it/unrecorded.rs"]
 mod unrecorded;
 #[path = "it/waiting.rs"]

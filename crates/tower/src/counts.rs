@@ -24,14 +24,14 @@ pub(crate) enum Counted {
     Rejected,
     /// A guarded route took it without a key.
     NoKey,
-    /// No route guards it.
+    /// No route guards it; or one does, and it was let through since the store can't be reached (D1).
     Unguarded,
     /// The store failed.
     StoreError,
 }
 
 impl Counted {
-    const OF_A_ROUTE: [Self; 10] = [
+    const OF_A_ROUTE: [Self; 11] = [
         Self::Executed,
         Self::Replayed,
         Self::Waited,
@@ -41,6 +41,7 @@ impl Counted {
         Self::Failed,
         Self::Rejected,
         Self::NoKey,
+        Self::Unguarded,
         Self::StoreError,
     ];
 

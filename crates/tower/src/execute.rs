@@ -132,7 +132,7 @@ struct NoRoom;
 
 /// Waits for the service to take a request, for as long as a first client waits. A service that isn't ready hasn't been
 /// called, so nothing was executed (E6).
-async fn ready<S>(service: &mut S, timing: &Timing) -> Result<(), NotExecuted>
+pub(crate) async fn ready<S>(service: &mut S, timing: &Timing) -> Result<(), NotExecuted>
 where
     S: Service<Request<RequestBody>>,
     S::Error: Into<BodyError>,
@@ -212,7 +212,7 @@ fn failed<A>(error: &(dyn std::error::Error + Send + Sync + 'static)) -> Execute
 }
 
 /// An error and its sources in one line, for the log.
-fn with_causes(error: &(dyn std::error::Error + 'static)) -> String {
+pub(crate) fn with_causes(error: &(dyn std::error::Error + 'static)) -> String {
     let causes = std::iter::successors(error.source(), |cause| cause.source());
     causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }

@@ -8,11 +8,11 @@ use futures_util::future::BoxFuture;
 use http::{Request, Response};
 use http_body::Body;
 use oncekey_core::fingerprint::decoding_room;
-use oncekey_core::policy::Verdict;
+use oncekey_core::policy::{OnStoreError, Verdict};
 use oncekey_core::problem::{Code, Problem};
-use oncekey_core::response::RecordedBody;
+use oncekey_core::response::{RecordedBody, retain};
 use oncekey_core::{Fingerprint, Identity, Namespace, RecordId, RecordedResponse};
-use oncekey_engine::{Call, Ended, Engine, Work};
+use oncekey_engine::{Call, Ended, Engine, Passed, Unguarded, Work};
 use parking_lot::Mutex;
 use tower::{Layer, Service};
 
@@ -25,6 +25,7 @@ use crate::grpc;
 use crate::intake::{self, Bounds};
 use crate::keyed::{Looked, SentKey, look};
 use crate::own_answers::problem_response;
+use crate::passing;
 use crate::reading;
 use crate::request::{KeyedRequest, forwarded_key};
 use crate::route::{Route, Routes};
@@ -144,7 +145,14 @@ where
     let body =
         |body: B| if body.is_end_stream() { RequestBody::whole(Bytes::new()) } else { RequestBody::streaming(body) };
     let response = inner.call(request.map(body));
-    Box::pin(async move { Ok(response.await?.map(ResponseBody::streaming)) })
+    Box::pin(async move {
+        let mut response = response.await?;
+        // Only oncekey says that it let a request through which a route guards (D1).
+        if response.headers().contains_key(passing::UNGUARDED) {
+            retain(response.headers_mut(), |name| name != passing::UNGUARDED);
+        }
+        Ok(response.map(ResponseBody::streaming))
+    })
 }
 
 /// A keyed request of a route, on its way.
@@ -246,6 +254,11 @@ impl Guarded {
         });
         let origin = request.origin(&policy.route);
         let again = Arc::clone(&request);
+        let unguarded = (policy.on_store_error == OnStoreError::Open).then(|| {
+            let (inner, request, timing) = (Arc::clone(&inner), Arc::clone(&request), policy.timing);
+            let pass: Unguarded<_> = Arc::new(move || Box::pin(Arc::clone(&inner).pass(Arc::clone(&request), timing)));
+            pass
+        });
         let work: Work<_> =
             Arc::new(move |attempt| Box::pin(Arc::clone(&inner).execute(Arc::clone(&request), attempt)));
         Call {
@@ -257,6 +270,7 @@ impl Guarded {
             origin,
             policy: Arc::clone(policy),
             work,
+            unguarded,
         }
     }
 
@@ -282,6 +296,7 @@ impl Guarded {
                     Err(problem) => (outcome, problem),
                 }
             }
+            Ended::Unguarded(passed) => return (Counted::Unguarded, self.passed(passed, sent)),
             Ended::InProgress => (Counted::InProgress, Problem::new(Code::InProgress)),
             Ended::Mismatch => (Counted::Mismatch, Problem::new(Code::KeyReused)),
             Ended::Unknown => (Counted::Unknown, Problem::new(Code::OutcomeUnknown)),
@@ -307,6 +322,17 @@ impl Guarded {
             return Err(Problem::new(Code::InProgress));
         }
         answer::replay(response, self.shared.budget.responses(), sent, id)
+    }
+
+    /// The answer to a request that was let through without a claim (D1).
+    fn passed(&self, passed: Passed<Response<ResponseBody>>, sent: &SentKey) -> Response<ResponseBody> {
+        let mut answer = match passed {
+            Passed::Answered(answer) => answer,
+            Passed::NotExecuted(_) => self.problem(&passing::problem(false), None),
+            Passed::Ambiguous(_) => self.problem(&passing::problem(true), None),
+        };
+        passing::mark(answer.headers_mut(), sent);
+        answer
     }
 
     /// Turns a request away that has no record to speak of.

@@ -55,6 +55,7 @@ mod intake;
 mod keyed;
 mod layer;
 mod own_answers;
+mod passing;
 mod reading;
 mod request;
 mod route;

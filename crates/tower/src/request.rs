@@ -7,6 +7,7 @@ use http::{HeaderName, HeaderValue, Request, request};
 use oncekey_core::Identity;
 use oncekey_core::fingerprint::{Body, Fingerprint, Operation, Recipe, TooLarge};
 use oncekey_core::record::Origin;
+use oncekey_core::response::retain;
 use oncekey_engine::Attempt;
 
 use crate::answer::{OPERATION_ID, ascii};
@@ -54,22 +55,38 @@ impl KeyedRequest {
         Origin { route: route.to_owned(), method: self.head.method.to_string(), path: self.head.uri.path().to_owned() }
     }
 
+    /// The request as it is let through without a claim (D1): it has no operation id and no attempt to tell, and the
+    /// client's own fields that look like oncekey's are removed.
+    pub(crate) fn unguarded(&self) -> Request<RequestBody> {
+        let mut head = self.head.clone();
+        retain(&mut head.headers, |name| !name.as_str().starts_with("oncekey-"));
+        self.add_forwarded(&mut head);
+        Request::from_parts(head, self.body())
+    }
+
     /// The request of one attempt. The client's own lines of oncekey's fields are replaced (E11).
     pub(crate) fn build(&self, attempt: Attempt) -> Request<RequestBody> {
         let mut head = self.head.clone();
         head.headers.insert(OPERATION_ID, ascii(attempt.id));
         head.headers.insert(ATTEMPT, HeaderValue::from(attempt.number));
-        for (name, key) in &self.forwarded {
-            head.headers.insert(name, key.clone());
-        }
+        self.add_forwarded(&mut head);
         head.headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity")); // R4
         head.headers.remove(grpc::TIMEOUT);
         head.extensions.insert(attempt);
+        Request::from_parts(head, self.body())
+    }
+
+    fn add_forwarded(&self, head: &mut request::Parts) {
+        for (name, key) in &self.forwarded {
+            head.headers.insert(name, key.clone());
+        }
+    }
+
+    fn body(&self) -> RequestBody {
         let bytes = self.body.bytes.clone();
-        let body = match &self.body.share {
+        match &self.body.share {
             Some(share) => RequestBody::budgeted(bytes, Arc::clone(share)),
             None => RequestBody::whole(bytes),
-        };
-        Request::from_parts(head, body)
+        }
     }
 }

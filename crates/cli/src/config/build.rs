@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use http::StatusCode;
-use oncekey_core::policy::{Policy, Recording, Timing};
+use oncekey_core::policy::{OnStoreError, Policy, Recording, Timing};
 use oncekey_core::problem::{Profile, Style};
 use oncekey_core::{KeyFormat, PromiseClass, Recipe};
 use oncekey_tower::{Guard, OwnAnswers, Route, Routes};
@@ -102,6 +102,7 @@ fn guarded(values: &Values<'_>) -> GuardedRoute {
         timing: timing(values),
         recording: recording(values),
         max_waiters: narrowed(values.count("max_waiters")),
+        on_store_error: if values.word("on_store_error") == "open" { OnStoreError::Open } else { OnStoreError::Closed },
     };
     let route = Route {
         methods: values.methods("methods"),

@@ -113,6 +113,11 @@ impl Check<'_> {
         self.sizes(values);
         self.scope(values);
         self.statuses(values);
+        if values.word("on_store_error") == "open" {
+            let text = "`open`: while the store can't be reached, requests are executed without a record, and each of their \
+                        retries executes again (D1)";
+            self.warn(values, "on_store_error", text);
+        }
         let (day, ttl) = (Duration::from_hours(24), values.duration("ttl"));
         if ttl < day {
             self.warn(values, "ttl", "under 24h: a retry that comes later executes again");

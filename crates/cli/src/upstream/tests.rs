@@ -112,6 +112,7 @@ async fn running() -> Running {
             begun.send(attempt).unwrap();
             std::future::pending().boxed()
         }),
+        unguarded: None,
     };
     TaskTracker::new().spawn(async move { engine.run(call).await });
     let attempt = within(attempts.recv()).await.unwrap();

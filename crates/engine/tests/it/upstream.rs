@@ -4,12 +4,13 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
+use futures_util::FutureExt;
 use http::{HeaderMap, StatusCode};
 use oncekey_core::policy::{Policy, Verdict};
 use oncekey_core::record::Origin;
 use oncekey_core::response::RecordedBody;
 use oncekey_core::{Fingerprint, Recipe, RecordedResponse};
-use oncekey_engine::{Attempt, Call, Executed, NotExecuted, Work};
+use oncekey_engine::{Attempt, Call, Executed, NotExecuted, Passed, Work};
 use oncekey_store_test::{Gate, samples};
 use parking_lot::Mutex;
 
@@ -95,7 +96,23 @@ impl Upstream {
             origin: Origin { route: "/orders".into(), method: "POST".into(), path: "/orders".into() },
             policy: Arc::new(policy),
             work: self.work(),
+            unguarded: None,
         }
+    }
+
+    /// The same, let through while the store can't be reached; `gate` holds its answer.
+    pub(crate) fn open_call(self: &Arc<Self>, key: &str, gate: &Gate) -> Call<u32> {
+        let (upstream, gate) = (Arc::clone(self), gate.clone());
+        let pass = move || {
+            let (upstream, gate) = (Arc::clone(&upstream), gate.clone());
+            async move {
+                let number = upstream.runs.fetch_add(1, Ordering::SeqCst) + 1;
+                gate.pass().await;
+                Passed::Answered(number)
+            }
+            .boxed()
+        };
+        Call { unguarded: Some(Arc::new(pass)), ..self.call(key) }
     }
 
     /// The same key with another request.

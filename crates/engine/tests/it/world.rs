@@ -6,7 +6,7 @@ use std::time::Duration;
 use oncekey_core::Standing;
 use oncekey_core::policy::{Policy, Timing};
 use oncekey_core::response::RecordedBody;
-use oncekey_engine::{Call, Ended, Engine, Settings};
+use oncekey_engine::{Call, Ended, Engine, Passed, Settings};
 use oncekey_store::{Found, ManualClock, MemoryStore, Store};
 use oncekey_store_test::{FaultyStore, START, samples};
 use tokio::task::JoinHandle;
@@ -103,6 +103,9 @@ pub(crate) fn say(ended: &Ended<u32>) -> String {
         Ended::NotExecuted => "not executed".to_owned(),
         Ended::Overloaded => "overloaded".to_owned(),
         Ended::StoreUnavailable => "store unavailable".to_owned(),
+        Ended::Unguarded(Passed::Answered(number)) => format!("unguarded {number}"),
+        Ended::Unguarded(Passed::NotExecuted(_)) => "unguarded, not executed".to_owned(),
+        Ended::Unguarded(Passed::Ambiguous(_)) => "unguarded, unknown".to_owned(),
         Ended::Unreadable => "unreadable".to_owned(),
     }
 }

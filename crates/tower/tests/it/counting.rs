@@ -12,7 +12,7 @@ use std::sync::Arc;
 use crate::bodies::{Untouched, fed, full};
 use crate::harness::*;
 
-const OUTCOMES: [&str; 10] = [
+const OUTCOMES: [&str; 11] = [
     "executed",
     "replayed",
     "waited",
@@ -22,6 +22,7 @@ const OUTCOMES: [&str; 10] = [
     "failed",
     "rejected",
     "no_key",
+    "unguarded",
     "store_error",
 ];
 

@@ -24,4 +24,5 @@ mod scopes;
 mod starting;
 mod streams;
 mod trailers;
+mod unguarded;
 mod waiting;

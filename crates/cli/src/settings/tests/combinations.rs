@@ -77,6 +77,11 @@ fn what_is_doubtful_is_warned_about() {
              must set or strip it (S4)",
         ),
         (
+            "[[route]]\non_store_error = \"open\"",
+            "oncekey.toml:2:18: route.on_store_error: `open`: while the store can't be reached, requests are executed without \
+             a record, and each of their retries executes again (D1)",
+        ),
+        (
             "[defaults]\nscope = [\"cookie:sid\"]",
             "oncekey.toml:2:9: route.scope: `cookie:sid` changes with the session cookie: a retry with a new session cookie is \
              a new operation (S4)",

@@ -7,7 +7,7 @@ use tokio::task::JoinSet;
 
 use super::stand::{Gateway, order};
 
-const OUTCOMES: [&str; 10] = [
+const OUTCOMES: [&str; 11] = [
     "executed",
     "replayed",
     "waited",
@@ -17,6 +17,7 @@ const OUTCOMES: [&str; 10] = [
     "failed",
     "rejected",
     "no_key",
+    "unguarded",
     "store_error",
 ];
 
