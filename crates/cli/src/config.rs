@@ -4,12 +4,14 @@
 mod build;
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::HeaderName;
 use oncekey_core::{Namespace, PromiseClass};
 use oncekey_tower::{Guard, OwnAnswers, Route};
 
+use crate::jwt::{JwtConfig, Tokens};
 use crate::scopes::ScopeFrom;
 use crate::settings::{SecretRef, StoreUrl, Upstream};
 
@@ -34,6 +36,8 @@ pub(crate) struct Config {
     pub(crate) own_answers: OwnAnswers,
     /// What `Retry-After` says in them.
     pub(crate) retry_after: Duration,
+    /// What tokens must be that scopes are read from; `None`: no scope is.
+    pub(crate) jwt: Option<JwtConfig>,
     /// The guarded routes; at least one.
     pub(crate) routes: Vec<GuardedRoute>,
 }
@@ -133,9 +137,9 @@ pub(crate) struct GuardedRoute {
 }
 
 impl GuardedRoute {
-    /// The route as the layer takes it.
-    pub(crate) fn readable(&self) -> Route {
-        let scope = self.scope.iter().map(ScopeFrom::reader).collect();
+    /// The route as the layer takes it; `tokens` if any scope is read from one.
+    pub(crate) fn readable(&self, tokens: Option<&Arc<Tokens>>) -> Route {
+        let scope = self.scope.iter().map(|source| source.reader(tokens)).collect();
         Route { guard: Guard { scope, ..self.route.guard.clone() }, ..self.route.clone() }
     }
 

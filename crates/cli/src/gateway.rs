@@ -26,6 +26,7 @@ use crate::config::Config;
 use crate::drain::Drain;
 use crate::exit::Failure;
 use crate::front::{self, Current, FrontOptions, descriptors};
+use crate::jwt::Verifier;
 use crate::opening;
 use crate::settings::{Loaded, Secret, Sources};
 use assembly::Assembly;
@@ -102,16 +103,20 @@ pub(crate) async fn run(
     background.spawn(oncekey_admin::serve(listeners.admin, router(admin), stop.clone().cancelled_owned()));
     background.spawn(stop.clone().run_until_cancelled_owned(Arc::clone(&promises).keep_up_to_date()));
 
+    let mut verifier = Verifier::new(Arc::clone(&clock), background.clone(), stop.clone());
+    let tokens = verifier.prepare(config.jwt.as_ref(), config.store.start_timeout).await?;
+    verifier.keep(config.jwt.as_ref(), tokens.as_ref());
     let drain = Drain::new();
     // What is left of the bound when the replay cache and the outcomes that wait to be recorded have their parts.
     let budget = config.limits.buffered / CACHE_PART * (CACHE_PART - 2);
     let assembly = Assembly::new(engine.clone(), config, budget, clock, drain.clone());
-    let current = Current::new(assembly.serving(config)?);
+    let current = Current::new(assembly.serving(config, tokens.as_ref())?);
     announce(config, &listeners.front, &*store);
     front::serve(listeners.front, current.clone(), &FrontOptions::default(), &drain);
     readiness.send_replace(Readiness::Ready);
 
-    let mut reload = Reload { sources, running, assembly, engine: engine.clone(), promises, access, loopback, current };
+    let mut reload =
+        Reload { sources, running, assembly, verifier, engine: engine.clone(), promises, access, loopback, current };
     while let Asked::Reload = signals.next().await {
         // A file that takes long to read holds up no end. Dropped, a reload has changed nothing.
         tokio::select! {

@@ -11,6 +11,7 @@ mod explain;
 mod fields;
 mod front;
 mod gateway;
+mod jwt;
 mod logging;
 mod manual;
 mod opening;

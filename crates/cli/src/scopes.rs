@@ -3,17 +3,22 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use http::HeaderName;
 use http::header::{AUTHORIZATION, COOKIE};
-use oncekey_core::ScopeSource;
+use oncekey_core::{Scope, ScopeSource};
 use oncekey_tower::ScopeReader;
+
+use crate::jwt::Tokens;
 
 /// A source as it is configured.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ScopeFrom {
     /// What the request itself says.
     Request(ScopeSource),
+    /// `jwt:CLAIM`: a claim of a verified bearer token. A name of the claim, dots and slashes included, not a path to it.
+    Jwt(Box<str>),
 }
 
 impl FromStr for ScopeFrom {
@@ -22,7 +27,8 @@ impl FromStr for ScopeFrom {
     fn from_str(text: &str) -> Result<Self, String> {
         match text.split_once(':') {
             None if text == "client-cert" => Err(format!("`{text}` is not in this version")),
-            Some(("jwt", _)) => Err(format!("`{text}` is not in this version")),
+            Some(("jwt", claim)) if !claim.is_empty() && Scope::new(text, claim).is_ok() => Ok(Self::Jwt(claim.into())),
+            Some(("jwt", _)) => Err(format!("`{text}` needs the name of a claim after the colon")),
             _ => match text.parse() {
                 Ok(source) => Ok(Self::Request(source)),
                 Err(error) => Err(format!("{error}")),
@@ -36,6 +42,7 @@ impl fmt::Display for ScopeFrom {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Request(source) => source.fmt(f),
+            Self::Jwt(claim) => write!(f, "jwt:{claim}"),
         }
     }
 }
@@ -46,15 +53,19 @@ impl ScopeFrom {
         match self {
             Self::Request(ScopeSource::Header(name)) => Some(name.clone()),
             Self::Request(ScopeSource::Cookie(_)) => Some(COOKIE),
-            Self::Request(ScopeSource::Authorization) => Some(AUTHORIZATION),
+            Self::Request(ScopeSource::Authorization) | Self::Jwt(_) => Some(AUTHORIZATION),
             Self::Request(ScopeSource::Static(_)) => None,
         }
     }
 
-    /// Its reader.
-    pub(crate) fn reader(&self) -> ScopeReader {
+    /// Its reader. `tokens` are there if any source needs them.
+    pub(crate) fn reader(&self, tokens: Option<&Arc<Tokens>>) -> ScopeReader {
         match self {
             Self::Request(source) => source.clone().into(),
+            Self::Jwt(claim) => {
+                let tokens = tokens.expect("a `jwt:` source without `jwt.jwks` is refused at start");
+                tokens.reader(&self.to_string(), claim)
+            }
         }
     }
 }

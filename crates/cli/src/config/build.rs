@@ -11,6 +11,7 @@ use oncekey_core::{KeyFormat, PromiseClass, Recipe};
 use oncekey_tower::{Guard, OwnAnswers, Route, Routes};
 
 use super::{AdminConfig, Config, Drain, GuardedRoute, Limits, StoreConfig, SweepConfig, UpstreamConfig, UpstreamHttp};
+use crate::jwt::JwtConfig;
 use crate::settings::{Layer, Remark, Stated, StatedRoute, Value, Values, built_in_route};
 
 impl Config {
@@ -41,6 +42,7 @@ impl Config {
             drain: Drain { delay: top.duration("drain_delay"), limit: top.duration("drain") },
             own_answers: own_answers(&defaults),
             retry_after: defaults.duration("retry_after"),
+            jwt: jwt(&top),
             routes: routes(stated)?,
         })
     }
@@ -57,6 +59,16 @@ fn store(top: &Values<'_>) -> StoreConfig {
         record_retry: top.duration("record_retry"),
         cache_for: top.duration("cache_for"),
     }
+}
+
+/// Without a key set, no token can be verified, and what else is said of them counts for nothing.
+fn jwt(top: &Values<'_>) -> Option<JwtConfig> {
+    Some(JwtConfig {
+        jwks: top.jwks("jwt.jwks")?,
+        issuer: top.texts("jwt.issuer").pop(),
+        audience: top.texts("jwt.audience"),
+        leeway: top.duration("jwt.leeway"),
+    })
 }
 
 /// A count whose bounds in the table fit the narrower type.

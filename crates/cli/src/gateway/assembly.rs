@@ -14,6 +14,7 @@ use crate::drain::Drain;
 use crate::exit::Failure;
 use crate::fields::Protected;
 use crate::front::{Refusals, Serving};
+use crate::jwt::Tokens;
 use crate::upstream::{Upstream, UpstreamOptions};
 
 /// What requests go to.
@@ -40,9 +41,9 @@ impl Assembly {
         Self { layer, clock, drain }
     }
 
-    /// What answers requests under a configuration. The counters of its routes are there from now on.
-    pub(super) fn serving(&self, config: &Config) -> Result<Serving<Service>, Failure> {
-        let routes = config.routes.iter().map(GuardedRoute::readable).collect();
+    /// What answers requests under a configuration, whose scopes `tokens` verifies. The counters of its routes are there from now on.
+    pub(super) fn serving(&self, config: &Config, tokens: Option<&Arc<Tokens>>) -> Result<Serving<Service>, Failure> {
+        let routes = config.routes.iter().map(|guarded| guarded.readable(tokens)).collect();
         let routes = Routes::new(routes).map_err(Failure::usage)?;
         let refusals = Refusals { own_answers: config.own_answers.clone(), retry_after: config.retry_after };
         Ok(Serving { service: self.layer.with_routes(routes).layer(self.upstream(config)), refusals })

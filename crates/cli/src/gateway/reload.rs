@@ -5,6 +5,7 @@
 //! a restart is the matter of [`crate::settings`].
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::Response;
 use oncekey_admin::{Access, publish_reload};
@@ -17,7 +18,11 @@ use super::assembly::{Assembly, Service};
 use super::classes::Promises;
 use crate::exit::Failure;
 use crate::front::Current;
+use crate::jwt::Verifier;
 use crate::settings::{Loaded, Refused, Reloaded, Sources, reload};
+
+/// How long other keys of tokens may take to come.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What a reload reads, and what it replaces.
 pub(super) struct Reload {
@@ -26,6 +31,7 @@ pub(super) struct Reload {
     /// The configuration that is in force.
     pub(super) running: Loaded,
     pub(super) assembly: Assembly,
+    pub(super) verifier: Verifier,
     pub(super) engine: Engine<Response<ResponseBody>>,
     pub(super) promises: Arc<Promises>,
     /// Who may ask the admin listener, and whether that is on a loopback address.
@@ -63,11 +69,13 @@ impl Reload {
         let read = read.await.map_err(Failure::failed)?;
         let (Reloaded { loaded, kept }, token) = read.map_err(Failure::usage)?;
         let access = super::access(token, self.loopback)?;
-        let serving = self.assembly.serving(&loaded.config)?;
+        let tokens = self.verifier.prepare(loaded.config.jwt.as_ref(), PATIENCE).await?;
+        let serving = self.assembly.serving(&loaded.config, tokens.as_ref())?;
         self.promises.reroute(&loaded.config.routes)?;
 
         self.engine.adjust(&super::settings(&loaded.config));
         self.access.send_replace(access);
+        self.verifier.keep(loaded.config.jwt.as_ref(), tokens.as_ref());
         self.current.replace(serving);
         for warning in &loaded.warnings {
             tracing::warn!("{warning}");

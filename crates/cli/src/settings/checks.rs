@@ -29,6 +29,7 @@ pub(crate) fn check(config: &Config, stated: &Stated, environment: &Environment)
     let mut check = Check { config, top: Values::new([&stated.top]), findings: Findings::default() };
     check.addresses();
     check.one_host(environment);
+    check.tokens();
     check.promises();
     let none = Layer::new();
     if stated.routes.is_empty() {
@@ -99,6 +100,26 @@ impl Check<'_> {
         }
     }
 
+    fn tokens(&mut self) {
+        let stated = |name| self.top.optional(name).is_some();
+        let unused = ["jwt.issuer", "jwt.audience"].into_iter().filter(|name| stated(name)).collect::<Vec<_>>();
+        if self.config.jwt.is_none() {
+            for name in unused {
+                self.warn_top(name, "there is no `jwks` beside it, so no token is verified");
+            }
+            return;
+        }
+        let from_token = |source: &ScopeFrom| matches!(source, ScopeFrom::Jwt(_));
+        if !self.config.routes.iter().any(|guarded| guarded.scope.iter().any(from_token)) {
+            self.warn_top("jwt.jwks", "no route's `scope` has a `jwt:` source");
+        }
+        for (name, others) in [("jwt.issuer", "of another issuer"), ("jwt.audience", "for another audience")] {
+            if !unused.contains(&name) {
+                self.warn_top(name, format!("not set: a token {others} is taken too, if a key of the set verifies it"));
+            }
+        }
+    }
+
     fn promises(&mut self) {
         if self.config.store.url == StoreUrl::Memory {
             self.warn_top("store", "memory: forgets every record at exit; a retry after a restart executes again");
@@ -146,10 +167,17 @@ impl Check<'_> {
             self.warn(values, "scope", text);
         }
         for source in &scope {
+            if matches!(source, ScopeFrom::Jwt(_)) && self.config.jwt.is_none() {
+                self.refuse(
+                    values,
+                    "scope",
+                    format!("`{source}` needs the keys to verify tokens with: `jwks` in `[jwt]`"),
+                );
+            }
             let credential = match source {
                 ScopeFrom::Request(ScopeSource::Authorization) => "token",
                 ScopeFrom::Request(ScopeSource::Cookie(_)) => "session cookie",
-                ScopeFrom::Request(_) => continue,
+                ScopeFrom::Request(_) | ScopeFrom::Jwt(_) => continue,
             };
             let text = format!(
                 "`{source}` changes with the {credential}: a retry with a new {credential} is a new operation (S4)"

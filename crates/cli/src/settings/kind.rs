@@ -7,7 +7,9 @@ mod scalars;
 use oncekey_core::Namespace;
 
 use fields::{answer_headers, type_base};
-use lists::{added_header, fingerprint_header, header, items, method, pointer, scope_source, some, statuses};
+use lists::{
+    added_header, fingerprint_header, header, items, method, pointer, scope_source, some, some_text, statuses,
+};
 use scalars::{
     address, duration, key_header, number, one_of, parsed, path, size, text, whole_seconds, within, word, wrong_type,
 };
@@ -58,6 +60,12 @@ pub(crate) enum Kind {
     FingerprintHeaders,
     /// Pointers to what doesn't go into a fingerprint.
     Pointers,
+    /// A text that isn't empty.
+    Text,
+    /// A text that isn't empty, or several.
+    Texts,
+    /// See [`crate::jwt::Jwks`].
+    Jwks,
     /// Scope sources, at least one.
     Scope,
     /// Status codes and classes.
@@ -94,7 +102,7 @@ impl Kind {
             Self::Number(numbers) => join(numbers),
             Self::Flag => "true, false".to_owned(),
             Self::Word(words) => words.join(", "),
-            Self::Any => "a text".to_owned(),
+            Self::Text | Self::Any => "a text".to_owned(),
             Self::Namespace => "1 to 64 characters out of A-Z a-z 0-9 . _ -".to_owned(),
             Self::Path => "a path from `/` on; {name} takes one segment, {*rest} the tail".to_owned(),
             Self::Address => "IP:PORT, like 127.0.0.1:8080 or [::1]:8080".to_owned(),
@@ -111,7 +119,9 @@ impl Kind {
             Self::TypeBase => "a URI or a path, to which the code is added".to_owned(),
             Self::FingerprintHeaders => "a list of header names, without Authorization".to_owned(),
             Self::Pointers => "a list of JSON pointers (RFC 6901), like \"/meta/trace\"".to_owned(),
-            Self::Scope => "a list of header:NAME, cookie:NAME, authorization, static:VALUE".to_owned(),
+            Self::Texts => "a text, or a list of texts".to_owned(),
+            Self::Jwks => "file:PATH, https://HOST/PATH, or http:// on this machine".to_owned(),
+            Self::Scope => "a list of header:NAME, cookie:NAME, authorization, jwt:CLAIM, static:VALUE".to_owned(),
             Self::Statuses => "a list of status codes from 200 to 599 and classes \"2xx\" to \"5xx\"".to_owned(),
             Self::Methods => "a list of methods in upper case, without GET, HEAD and OPTIONS".to_owned(),
         }
@@ -125,6 +135,7 @@ impl Kind {
             | Self::Headers
             | Self::FingerprintHeaders
             | Self::Pointers
+            | Self::Texts
             | Self::Scope
             | Self::Statuses
             | Self::Methods => Written::list(text),
@@ -160,6 +171,13 @@ impl Kind {
             Self::TypeBase => type_base(text(written)?).map(Value::Text),
             Self::FingerprintHeaders => items(written, fingerprint_header).map(Value::Headers),
             Self::Pointers => items(written, pointer).map(Value::Pointers),
+            Self::Text => Ok(Value::Text(some_text(text(written)?)?)),
+            Self::Texts => match written {
+                Written::Text(_) => items(&Written::List(vec![written.clone()]), some_text),
+                _ => some(items(written, some_text)?),
+            }
+            .map(Value::Texts),
+            Self::Jwks => parsed(written).map(Value::Jwks),
             Self::Scope => some(items(written, scope_source)?).map(Value::Scope),
             Self::Statuses => statuses(written).map(Value::Statuses),
             Self::Methods => some(items(written, method)?).map(Value::Methods),

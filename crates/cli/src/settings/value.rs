@@ -9,6 +9,7 @@ use oncekey_core::fingerprint::Pointer;
 use oncekey_core::policy::StatusSet;
 
 use super::address::{SecretRef, StoreUrl, Upstream};
+use crate::jwt::Jwks;
 use crate::scopes::ScopeFrom;
 
 /// A value, by what it is for the program.
@@ -42,6 +43,10 @@ pub(crate) enum Value {
     Pointers(Vec<Pointer>),
     /// Header fields.
     Fields(HeaderMap),
+    /// Texts, at least one.
+    Texts(Vec<String>),
+    /// Where a key set is.
+    Jwks(Jwks),
     /// Sources of the scope, in order.
     Scope(Vec<ScopeFrom>),
     /// Status codes.

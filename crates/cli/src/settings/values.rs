@@ -12,6 +12,7 @@ use super::address::{SecretRef, StoreUrl, Upstream};
 use super::place::Place;
 use super::stated::{Assigned, Layer};
 use super::value::Value;
+use crate::jwt::Jwks;
 use crate::scopes::ScopeFrom;
 
 /// A view on layers, the first one first.
@@ -35,6 +36,24 @@ impl<'a> Values<'a> {
     /// Where a setting's value stands.
     pub(crate) fn place(&self, name: &str) -> &'a Place {
         self.assigned(name).map_or(&Place::Default, |assigned| &assigned.place)
+    }
+
+    /// Where a key set is, if one is named.
+    pub(crate) fn jwks(&self, name: &str) -> Option<Jwks> {
+        self.optional(name).map(|value| match value {
+            Value::Jwks(jwks) => jwks.clone(),
+            other => unreachable!("the table makes `{name}` a key set, not {other:?}"),
+        })
+    }
+
+    /// The texts of a setting that may have none.
+    pub(crate) fn texts(&self, name: &str) -> Vec<String> {
+        match self.optional(name) {
+            None => Vec::new(),
+            Some(Value::Texts(texts)) => texts.clone(),
+            Some(Value::Text(text)) => vec![text.clone()],
+            Some(other) => unreachable!("the table makes `{name}` texts, not {other:?}"),
+        }
     }
 
     /// Where a secret is kept, if one is named.

@@ -56,6 +56,10 @@ pub(super) fn some<T>(items: Vec<T>) -> Result<Vec<T>, Wrong> {
     if items.is_empty() { Err("the list is empty".to_owned().into()) } else { Ok(items) }
 }
 
+pub(super) fn some_text(text: &str) -> Result<String, String> {
+    if text.is_empty() { Err("the text is empty".to_owned()) } else { Ok(text.to_owned()) }
+}
+
 pub(super) fn header(text: &str) -> Result<HeaderName, String> {
     HeaderName::from_bytes(text.as_bytes()).map_err(|_| format!("`{text}` is no header name"))
 }
@@ -93,7 +97,7 @@ pub(super) fn scope_source(text: &str) -> Result<ScopeFrom, String> {
         ScopeFrom::Request(ScopeSource::Header(name)) if RESERVED_HEADERS.contains(&name.as_str()) => {
             Err(format!("`{text}` can't carry a scope; that field has a meaning of its own"))
         }
-        ScopeFrom::Request(_) => Ok(source),
+        _ => Ok(source),
     }
 }
 

@@ -27,6 +27,10 @@ fn combinations_that_cannot_work_are_refused() {
             "oncekey.toml:2:18: route.answer_headers: holds the header of the key, which each answer carries as it was sent (K8)",
         ),
         (
+            "[[route]]\nscope = [\"jwt:sub\"]",
+            "oncekey.toml:2:9: route.scope: `jwt:sub` needs the keys to verify tokens with: `jwks` in `[jwt]`",
+        ),
+        (
             "[[route]]\nforward_key_as = [\"idempotency-key\"]",
             "oncekey.toml:2:18: route.forward_key_as: the header of the key goes upstream as it was sent",
         ),
@@ -80,6 +84,22 @@ fn what_is_doubtful_is_warned_about() {
             "[[route]]\non_store_error = \"open\"",
             "oncekey.toml:2:18: route.on_store_error: `open`: while the store can't be reached, requests are executed without \
              a record, and each of their retries executes again (D1)",
+        ),
+        (
+            "[jwt]\njwks = \"file:j\"\nissuer = \"i\"\naudience = \"a\"",
+            "oncekey.toml:2:8: jwt.jwks: no route's `scope` has a `jwt:` source",
+        ),
+        (
+            "[jwt]\njwks = \"file:j\"\nissuer = \"i\"\n[defaults]\nscope = [\"jwt:sub\"]",
+            "default: jwt.audience: not set: a token for another audience is taken too, if a key of the set verifies it",
+        ),
+        (
+            "[jwt]\njwks = \"file:j\"\naudience = [\"a\"]\n[defaults]\nscope = [\"jwt:sub\"]",
+            "default: jwt.issuer: not set: a token of another issuer is taken too, if a key of the set verifies it",
+        ),
+        (
+            "[jwt]\nissuer = \"i\"",
+            "oncekey.toml:2:10: jwt.issuer: there is no `jwks` beside it, so no token is verified",
         ),
         (
             "[defaults]\nscope = [\"cookie:sid\"]",
@@ -136,7 +156,7 @@ fn a_doubt_about_the_defaults_is_told_once_for_all_routes() {
 #[test]
 fn the_built_in_configuration_is_the_protocols() {
     let config = of_file("").expect("right").config;
-    let route = config.routes[0].readable();
+    let route = config.routes[0].readable(None);
     assert_eq!(config.routes.len(), 1);
     assert_eq!(format!("{:?}", route.policy), format!("{:?}", Policy::default()));
     assert_eq!(format!("{:?}", route.guard), format!("{:?}", Guard::default()));

@@ -24,9 +24,21 @@ const REFUSALS: &[(&str, &str)] = &[
     ("defaults = 1", "oncekey.toml:1:12: defaults: it must be a table: [defaults]"),
     ("admin = \"127.0.0.1:1\"", "oncekey.toml:1:9: admin: it must be a table, not a text"),
     ("[tls]", "oncekey.toml:1:2: tls: not in this version"),
-    ("[jwt]\nnonsense = 1", "oncekey.toml:1:2: jwt: not in this version"),
+    ("[encryption]\nnonsense = 1", "oncekey.toml:1:2: encryption: not in this version"),
     ("[declare]", "oncekey.toml:1:1: declare: not in this version"),
     ("[defaults]\nfingerprint = []", "oncekey.toml:2:15: defaults.fingerprint: it must be a table, not a list"),
+    (
+        "[jwt]\njwks = \"http://issuer.example/jwks\"",
+        "oncekey.toml:2:8: jwt.jwks: http:// is for this machine only: whoever can change the keys on their way can forge any scope; allowed: file:PATH, https://HOST/PATH, or http:// on this machine",
+    ),
+    (
+        "[jwt]\naudience = [\"a\", \"\"]",
+        "oncekey.toml:2:18: jwt.audience: the text is empty; allowed: a text, or a list of texts",
+    ),
+    (
+        "[[route]]\nscope = [\"jwt:\"]",
+        "oncekey.toml:2:10: route.scope: `jwt:` needs the name of a claim after the colon; allowed: a list of header:NAME, cookie:NAME, authorization, jwt:CLAIM, static:VALUE",
+    ),
     (
         "[[route]]\nforward_key_as = [\"Idempotence-Key\", \"Authorization\"]",
         "oncekey.toml:2:38: route.forward_key_as: `Authorization` has a meaning of its own; allowed: a list of header names that don't frame the message or carry a credential",
@@ -190,23 +202,23 @@ const REFUSALS: &[(&str, &str)] = &[
     ),
     (
         "[[route]]\nscope = [\n  \"header:X-A\",\n  \"client-cert\",\n]",
-        "oncekey.toml:4:3: route.scope: `client-cert` is not in this version; allowed: a list of header:NAME, cookie:NAME, authorization, static:VALUE",
+        "oncekey.toml:4:3: route.scope: `client-cert` is not in this version; allowed: a list of header:NAME, cookie:NAME, authorization, jwt:CLAIM, static:VALUE",
     ),
     (
         "[[route]]\nscope = [\"heder:X-A\"]",
-        "oncekey.toml:2:10: route.scope: `heder:X-A` is no scope source; allowed: a list of header:NAME, cookie:NAME, authorization, static:VALUE",
+        "oncekey.toml:2:10: route.scope: `heder:X-A` is no scope source; allowed: a list of header:NAME, cookie:NAME, authorization, jwt:CLAIM, static:VALUE",
     ),
     (
         "[[route]]\nscope = [\"header:Authorization\"]",
-        "oncekey.toml:2:10: route.scope: `header:Authorization` would write credentials into records; the source is `authorization`; allowed: a list of header:NAME, cookie:NAME, authorization, static:VALUE",
+        "oncekey.toml:2:10: route.scope: `header:Authorization` would write credentials into records; the source is `authorization`; allowed: a list of header:NAME, cookie:NAME, authorization, jwt:CLAIM, static:VALUE",
     ),
     (
         "[[route]]\nscope = []",
-        "oncekey.toml:2:9: route.scope: the list is empty; allowed: a list of header:NAME, cookie:NAME, authorization, static:VALUE",
+        "oncekey.toml:2:9: route.scope: the list is empty; allowed: a list of header:NAME, cookie:NAME, authorization, jwt:CLAIM, static:VALUE",
     ),
     (
         "[[route]]\nscope = \"authorization\"",
-        "oncekey.toml:2:9: route.scope: it must be a list, not a text; allowed: a list of header:NAME, cookie:NAME, authorization, static:VALUE",
+        "oncekey.toml:2:9: route.scope: it must be a list, not a text; allowed: a list of header:NAME, cookie:NAME, authorization, jwt:CLAIM, static:VALUE",
     ),
     (
         "[[route]]\nretry_status = [429, 600]",

@@ -20,7 +20,7 @@ fn sample(setting: &Setting) -> String {
         Kind::Number(numbers) => numbers[1].to_string(),
         Kind::Flag => (setting.default == Some("false")).to_string(),
         Kind::Word(words) => words[1].to_owned(),
-        Kind::Any | Kind::Namespace => "other".to_owned(),
+        Kind::Text | Kind::Any | Kind::Namespace => "other".to_owned(),
         Kind::Path | Kind::TypeBase => "/other".to_owned(),
         Kind::AnswerHeaders => "{ X-Other = \"other, too\", X-Another = \"other\" }".to_owned(),
         Kind::Address => "127.0.0.1:7777".to_owned(),
@@ -31,6 +31,8 @@ fn sample(setting: &Setting) -> String {
         Kind::KeyHeaders | Kind::Headers | Kind::FingerprintHeaders => "x-other,x-another".to_owned(),
         Kind::Pointers => "/other,/another/0".to_owned(),
         Kind::Scope => "static:other,header:X-Other".to_owned(),
+        Kind::Texts => "other,another".to_owned(),
+        Kind::Jwks => "https://other/jwks".to_owned(),
         Kind::Statuses => "409,4xx".to_owned(),
         Kind::Methods => "PUT".to_owned(),
     }
@@ -155,8 +157,9 @@ fn a_wrong_value_of_any_setting_is_refused_with_its_place_its_key_and_what_is_al
             assert!(refusal.ends_with(&format!("; allowed: {}", setting.kind.allowed())), "{refusal}");
         }
         if let Some(variable) = setting.variable() {
-            // Any text names a namespace's or a secret's place, so an empty one has to be the wrong one.
-            let wrong = if matches!(setting.kind, Kind::Namespace | Kind::Secret) { "" } else { "b{d" };
+            // Any text is a text or names a secret's place, so an empty one has to be the wrong one.
+            let of_any_text = matches!(setting.kind, Kind::Namespace | Kind::Secret | Kind::Text | Kind::Texts);
+            let wrong = if of_any_text { "" } else { "b{d" };
             let refusal = of("", Environment::from([(variable.as_str(), wrong)]), Vec::new()).expect_err(setting.name);
             assert!(refusal.starts_with(&format!("environment {variable}: {}: ", setting.name)), "{refusal}");
             assert!(refusal.contains("; allowed: ") || matches!(setting.kind, Kind::Secret), "{refusal}");
