@@ -114,6 +114,8 @@ pub(crate) struct Limits {
     pub(crate) buffered: u64,
     /// Duplicates that wait, all keys together.
     pub(crate) waiters: usize,
+    /// Records that a scope may have; 0: as many as it likes.
+    pub(crate) records_per_scope: u64,
 }
 
 /// Draining.

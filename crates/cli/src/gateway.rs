@@ -159,6 +159,7 @@ fn settings(config: &Config) -> Settings {
         unrecorded_bytes: usize::try_from(part).unwrap_or(usize::MAX),
         max_inflight: config.limits.inflight,
         max_waiters_all: config.limits.waiters,
+        max_records_per_scope: (config.limits.records_per_scope > 0).then_some(config.limits.records_per_scope),
         sweep_every: config.sweep.every,
         sweep_batch: config.sweep.batch,
     }

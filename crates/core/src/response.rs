@@ -112,7 +112,7 @@ pub fn end_to_end_trailers(trailers: &HeaderMap) -> HeaderMap {
 
 /// Removes what an upstream has no business to say, since it is oncekey that says it (R2, P1, P3) or is told it (E11).
 pub fn strip_own(headers: &mut HeaderMap, key_header: &HeaderName) {
-    const OWN: [HeaderName; 5] = [
+    const OWN: [HeaderName; 6] = [
         HeaderName::from_static("idempotent-replayed"),
         HeaderName::from_static("oncekey-problem"),
         HeaderName::from_static("oncekey-problem-json"),

@@ -98,6 +98,8 @@ pub enum Ended<A> {
     NotExecuted,
     /// Too much runs already; nothing was claimed (W3).
     Overloaded,
+    /// The scope has as many records as it may have; nothing was claimed.
+    QuotaExceeded,
     /// The store failed before anything was executed (D1).
     StoreUnavailable,
     /// The store failed, and the request was let through without a claim (D1). No record tells of it.

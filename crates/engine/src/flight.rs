@@ -38,6 +38,7 @@ pub(crate) enum Over {
     Unknown,
     Mismatch,
     Overloaded,
+    QuotaExceeded,
     StoreUnavailable,
     Unreadable,
 }
@@ -51,6 +52,7 @@ impl<A> From<Over> for Ended<A> {
             Over::Unknown => Self::Unknown,
             Over::Mismatch => Self::Mismatch,
             Over::Overloaded => Self::Overloaded,
+            Over::QuotaExceeded => Self::QuotaExceeded,
             Over::StoreUnavailable => Self::StoreUnavailable,
             Over::Unreadable => Self::Unreadable,
         }

@@ -1,6 +1,7 @@
 //! The leader's way through a record: ask for the claim, judge what is in its way, execute, record, answer.
 
 mod passing;
+mod room;
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -12,6 +13,8 @@ use oncekey_core::{RecordedResponse, Standing, State, Token, standing};
 use oncekey_store::{Claim, Found, Replaces};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
+
+use room::Room;
 
 use crate::attempt::Confirmed;
 use crate::claiming::{Answer, OpenClaim, ask};
@@ -95,6 +98,12 @@ impl<A: Send + 'static> Lead<A> {
             if self.leading.flight.is_queued() {
                 self.leading.flight.enter(Phase::Claiming);
             }
+            match self.room(replaces.as_ref()).await {
+                Room::Free => {}
+                Room::None => return self.end(reply, Over::QuotaExceeded),
+                Room::Unavailable if !elsewhere => return self.end_unclaimed(reply).await,
+                Room::Unavailable => return self.end(reply, Over::StoreUnavailable),
+            }
             // A record that is carried on keeps its own fingerprint (F9).
             let afresh = replaces.is_none_or(|seen: Replaces| seen.expired);
             let claim = self.claim(replaces.take());
@@ -109,6 +118,7 @@ impl<A: Send + 'static> Lead<A> {
                     let open = OpenClaim::executing(&node.recorder, self.leading.id, token);
                     fault::point("after_claim").await;
                     if afresh {
+                        self.claimed_afresh();
                         self.leading.flight.compare_with(&self.call().fingerprint);
                     }
                     self.leading.flight.enter(Phase::Running);

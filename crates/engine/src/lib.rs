@@ -46,6 +46,7 @@ mod node;
 mod once;
 mod places;
 mod poller;
+mod quota;
 mod random;
 mod recorder;
 mod replay_cache;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use oncekey_core::{OwnerId, Timestamp};
+use oncekey_core::{Namespace, OwnerId, Scope, Timestamp};
 use oncekey_store::{Clock, Store, StoreError, Swept};
 use parking_lot::Mutex;
 use tokio::sync::watch;
@@ -14,6 +14,7 @@ use tokio_util::task::TaskTracker;
 use crate::flight::Flights;
 use crate::places::Places;
 use crate::poller::Poller;
+use crate::quota::Quota;
 use crate::random;
 use crate::recorder::Recorder;
 use crate::replay_cache::ReplayCache;
@@ -35,6 +36,7 @@ pub(crate) struct Node<A> {
     pub(crate) replays: ReplayCounts,
     pub(crate) recorder: Recorder,
     pub(crate) poller: Poller,
+    pub(crate) quota: Option<Quota>,
     pub(crate) inflight: Places,
     /// How often expired records are swept, and how many records a step deletes.
     sweeping: watch::Sender<(Duration, u32)>,
@@ -64,6 +66,12 @@ impl<A: Send + 'static> Node<A> {
         let owner = OwnerId::from_bytes(random::bits());
         let asked = clock.elapsed();
         let now = store.heartbeat(owner, settings.lease).await?;
+        if let Some(most) = settings.max_records_per_scope {
+            // Whatever the store needs for counting, it makes before requests wait for it.
+            store
+                .count_scope(&Namespace::default(), &Scope::new("static", "none").expect("a short text"), most)
+                .await?;
+        }
         let background = Background { tasks: TaskTracker::new(), stop: CancellationToken::new() };
         let executions = TaskTracker::new();
         let recorder =
@@ -75,6 +83,7 @@ impl<A: Send + 'static> Node<A> {
             replays: ReplayCounts::default(),
             recorder,
             poller,
+            quota: settings.max_records_per_scope.map(Quota::new),
             inflight: Places::new(settings.max_inflight),
             sweeping: watch::Sender::new((settings.sweep_every, settings.sweep_batch)),
             executions,

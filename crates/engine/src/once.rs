@@ -13,7 +13,7 @@ use oncekey_core::{
     Fingerprint, Identity, Key, KeyError, Namespace, Recipe, RecordId, RecordedResponse, Scope, ScopeError,
 };
 
-use crate::{Attempt, Call, Ended, Engine, Executed, NotExecuted, Work};
+use crate::{Attempt, Call, Ended, Engine, Executed, NotExecuted, Passed, Work};
 
 /// An operation that is to run once: what it is called, whose it is, its key, and what goes into it.
 ///
@@ -90,7 +90,7 @@ impl Job {
         let origin = Origin { route: self.policy.route.clone(), method: "JOB".to_owned(), path: self.name.to_string() };
         let (identity, policy) = (self.identity.clone(), Arc::clone(&self.policy));
         let refingerprint = Arc::new(move |recipe: &Recipe| self.fingerprint(recipe));
-        Call { identity, fingerprint, refingerprint, origin, policy, work }
+        Call { identity, fingerprint, refingerprint, origin, policy, work, unguarded: None }
     }
 }
 
@@ -114,6 +114,8 @@ pub enum Once {
     NothingDone,
     /// Too much runs already; nothing was begun (W3).
     Overloaded,
+    /// The scope has as many records as it may have; nothing was begun.
+    QuotaExceeded,
     /// The store failed before anything was begun (D1).
     StoreUnavailable,
     /// There is a record and it can't be read; an operator looks at it.
@@ -185,9 +187,11 @@ impl From<Ended<Bytes>> for Once {
             }
             Ended::InProgress => Self::InProgress,
             Ended::Mismatch => Self::Mismatch,
-            Ended::Unknown => Self::Unknown,
-            Ended::NotExecuted => Self::NothingDone,
+            Ended::Unguarded(Passed::Answered(result)) => Self::Done { result: Some(result), replayed: false },
+            Ended::Unknown | Ended::Unguarded(Passed::Ambiguous(_)) => Self::Unknown,
+            Ended::NotExecuted | Ended::Unguarded(Passed::NotExecuted(_)) => Self::NothingDone,
             Ended::Overloaded => Self::Overloaded,
+            Ended::QuotaExceeded => Self::QuotaExceeded,
             Ended::StoreUnavailable => Self::StoreUnavailable,
             Ended::Unreadable => Self::Unreadable,
         }

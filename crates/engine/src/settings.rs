@@ -22,6 +22,8 @@ pub struct Settings {
     pub max_inflight: usize,
     /// Waiters on all keys together (W3).
     pub max_waiters_all: usize,
+    /// Records that one scope may have (`quota-exceeded`), approximately; `None`: as many as it likes.
+    pub max_records_per_scope: Option<u64>,
     /// How often expired records are swept (D5).
     pub sweep_every: Duration,
     /// Records per step of sweeping (D5).
@@ -40,6 +42,7 @@ impl Default for Settings {
             unrecorded_bytes: 32 * 1024 * 1024,
             max_inflight: 4096,
             max_waiters_all: 10_000,
+            max_records_per_scope: None,
             sweep_every: Duration::from_mins(1),
             sweep_batch: 1000,
         }

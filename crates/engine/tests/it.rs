@@ -25,6 +25,8 @@ mod once;
 mod one_execution;
 #[path = "it/owning.rs"]
 mod owning;
+#[path = "it/quota.rs"]
+mod quota;
 #[path = "it/replaying.rs"]
 mod replaying;
 #[path = "it/shutdown.rs"]

@@ -42,6 +42,7 @@ mod reader;
 mod replays;
 mod row;
 mod schema;
+mod scopes;
 mod store;
 mod sweep;
 mod writer;

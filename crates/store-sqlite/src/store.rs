@@ -6,11 +6,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use oncekey_core::{OwnerId, RecordId, Timestamp, Token};
+use oncekey_core::{Namespace, OwnerId, RecordId, Scope, Timestamp, Token};
 use oncekey_store::{
     Claim, Claimed, Clock, Cursor, Filter, Found, Outcome, Page, Promise, Purged, Recorded, Resolution, Resolved,
     Stats, Store, StoreError, Swept,
 };
+use tokio::sync::OnceCell;
 
 use crate::claims::MakeClaim;
 use crate::connection;
@@ -21,9 +22,10 @@ use crate::promise::ReadSettings;
 use crate::purge::Purge;
 use crate::reader::Readers;
 use crate::replays::CountReplays;
+use crate::scopes::IndexScopes;
 use crate::sweep::Sweep;
 use crate::writer::Writer;
-use crate::{SqliteOptions, listing, lookup, schema};
+use crate::{SqliteOptions, listing, lookup, schema, scopes};
 
 /// Records in an SQLite database. Dropping the last handle finishes what was handed over, which blocks for about a commit.
 pub struct SqliteStore {
@@ -34,6 +36,8 @@ pub struct SqliteStore {
     clock: Arc<dyn Clock>,
     path: PathBuf,
     commits: Arc<AtomicU64>,
+    /// Set once the index that counting goes by is there.
+    scopes_indexed: OnceCell<()>,
 }
 
 impl SqliteStore {
@@ -54,7 +58,7 @@ impl SqliteStore {
         let lookups = Readers::start(&place, &options, "oncekey-reader", 2)?;
         let scans = Readers::start(&place, &options, "oncekey-scanner", 1)?;
         let writer = Writer::start(place.clone(), options, clock.clone(), commits.clone())?;
-        Ok(Self { lookups, scans, writer, clock, path: place.path, commits })
+        Ok(Self { lookups, scans, writer, clock, path: place.path, commits, scopes_indexed: OnceCell::new() })
     }
 
     /// Transactions committed by this handle so far: what batching saves, beside the number of calls.
@@ -120,6 +124,12 @@ impl Store for SqliteStore {
 
     async fn sweep(&self, now: Timestamp, limit: u32) -> Result<Swept, StoreError> {
         self.writer.run(Sweep { now, limit }).await
+    }
+
+    async fn count_scope(&self, namespace: &Namespace, scope: &Scope, limit: u64) -> Result<u64, StoreError> {
+        self.scopes_indexed.get_or_try_init(|| self.writer.run(IndexScopes)).await?;
+        let (namespace, scope) = (namespace.clone(), scope.clone());
+        self.scans.run(move |connection| scopes::count(connection, &namespace, &scope, limit)).await
     }
 
     async fn count_replays(&self, replays: &[(RecordId, u32)]) -> Result<(), StoreError> {

@@ -10,6 +10,8 @@ mod files;
 mod lasting;
 #[path = "it/place.rs"]
 mod place;
+#[path = "it/scopes.rs"]
+mod scopes;
 
 use oncekey_store_test::suite;
 use place::fixture;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use oncekey_core::{OwnerId, RecordId, Timestamp, Token};
+use oncekey_core::{Namespace, OwnerId, RecordId, Scope, Timestamp, Token};
 use oncekey_store::{
     Claim, Claimed, Cursor, Filter, Found, Outcome, Page, Promise, Purged, Recorded, Resolution, Resolved, Stats,
     Store, StoreError, Swept,
@@ -25,6 +25,7 @@ pub enum Op {
     Heartbeat,
     Retire,
     Sweep,
+    CountScope,
     CountReplays,
     List,
     Resolve,
@@ -165,6 +166,10 @@ impl Store for FaultyStore {
 
     async fn sweep(&self, now: Timestamp, limit: u32) -> Result<Swept, StoreError> {
         self.pass(Op::Sweep, self.inner.sweep(now, limit)).await
+    }
+
+    async fn count_scope(&self, namespace: &Namespace, scope: &Scope, limit: u64) -> Result<u64, StoreError> {
+        self.pass(Op::CountScope, self.inner.count_scope(namespace, scope, limit)).await
     }
 
     async fn count_replays(&self, replays: &[(RecordId, u32)]) -> Result<(), StoreError> {

@@ -78,6 +78,8 @@ macro_rules! suite {
                 a_live_claim_is_not_purged;
             counting:
                 replays_add_up
+                the_records_of_one_scope_are_counted
+                a_count_of_a_scope_follows_what_happens_to_its_records
                 stats_count_by_state
                 stats_tell_the_size
                 a_promise_names_what_falls_short;

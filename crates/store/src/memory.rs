@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use oncekey_core::{Event, OwnerId, PromiseClass, RecordId, State, Timestamp, Token};
+use oncekey_core::{Event, Namespace, OwnerId, PromiseClass, RecordId, Scope, State, Timestamp, Token};
 use parking_lot::Mutex;
 
 use crate::change::{self, OnClaim, OnOutcome, OnResolution};
@@ -129,6 +129,10 @@ impl Store for MemoryStore {
 
     async fn sweep(&self, now: Timestamp, limit: u32) -> Result<Swept, StoreError> {
         Ok(self.table.lock().sweep(now, limit))
+    }
+
+    async fn count_scope(&self, namespace: &Namespace, scope: &Scope, limit: u64) -> Result<u64, StoreError> {
+        Ok(self.table.lock().count_scope(namespace, scope).min(limit))
     }
 
     async fn count_replays(&self, replays: &[(RecordId, u32)]) -> Result<(), StoreError> {

@@ -7,7 +7,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use oncekey_core::record::{Lifetimes, Origin};
 use oncekey_core::{
-    Event, Fingerprint, Identity, OwnerId, PromiseClass, Record, RecordId, RecordedResponse, State, Timestamp, Token,
+    Event, Fingerprint, Identity, Namespace, OwnerId, PromiseClass, Record, RecordId, RecordedResponse, Scope, State,
+    Timestamp, Token,
 };
 
 use crate::{StoreError, change};
@@ -45,6 +46,10 @@ pub trait Store: Send + Sync + 'static {
     /// One bounded step of sweeping (D5): marks at most `limit` lapsed `processing` records `unknown` and deletes at most
     /// `limit` records that expired by `now`. `now` is a reading of the store's clock that the caller trusts (E9).
     async fn sweep(&self, now: Timestamp, limit: u32) -> Result<Swept, StoreError>;
+
+    /// How many records a scope has, at most `limit`: that many, or more. Expired ones count until they are swept. Bounded by
+    /// `limit`, whatever else is stored; a store may make what it needs for that at the first call, which can take long then.
+    async fn count_scope(&self, namespace: &Namespace, scope: &Scope, limit: u64) -> Result<u64, StoreError>;
 
     /// Adds to the replay counts of records; ids without a record are passed over.
     async fn count_replays(&self, replays: &[(RecordId, u32)]) -> Result<(), StoreError>;

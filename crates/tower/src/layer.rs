@@ -302,6 +302,9 @@ impl Guarded {
             Ended::Unknown => (Counted::Unknown, Problem::new(Code::OutcomeUnknown)),
             Ended::NotExecuted => (Counted::Failed, Problem::new(Code::UpstreamUnreachable)),
             Ended::Overloaded => (Counted::Rejected, Problem::new(Code::Overloaded)),
+            Ended::QuotaExceeded => {
+                return (Counted::Rejected, self.problem(&Problem::new(Code::QuotaExceeded), Some(sent)));
+            }
             Ended::StoreUnavailable => (Counted::StoreError, Problem::new(Code::StoreUnavailable)),
             Ended::Unreadable => (Counted::StoreError, Problem::new(Code::RecordUnreadable)),
         };

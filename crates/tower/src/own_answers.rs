@@ -33,7 +33,8 @@ pub fn problem_response(problem: &Problem, own: &OwnAnswers, retry_after: Option
     if let Some(id) = problem.operation_id {
         headers.insert(OPERATION_ID, ascii(id));
     }
-    let temporary = [Code::InProgress, Code::UpstreamUnreachable, Code::StoreUnavailable, Code::Overloaded];
+    let temporary =
+        [Code::InProgress, Code::UpstreamUnreachable, Code::StoreUnavailable, Code::Overloaded, Code::QuotaExceeded];
     let temporary = temporary.contains(&problem.code);
     if let Some(retry_after) = retry_after.filter(|_| temporary) {
         headers.insert(RETRY_AFTER, seconds(retry_after));

@@ -38,6 +38,7 @@ impl Config {
                 inflight: narrowed(top.count("max_inflight")),
                 buffered: top.count("max_buffered"),
                 waiters: narrowed(top.count("max_waiters_all")),
+                records_per_scope: top.count("max_records_per_scope"),
             },
             drain: Drain { delay: top.duration("drain_delay"), limit: top.duration("drain") },
             own_answers: own_answers(&defaults),

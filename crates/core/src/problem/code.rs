@@ -34,6 +34,8 @@ pub enum Code {
     StoreUnavailable,
     /// Bounds of memory or concurrency are reached (W3).
     Overloaded,
+    /// The scope has as many records as it may have (`max_records_per_scope`).
+    QuotaExceeded,
     /// The record is there and can't be read.
     RecordUnreadable,
 }
@@ -62,7 +64,7 @@ impl Retry {
 
 impl Code {
     /// All codes, so that every counter is there from the start.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::KeyMissing,
         Self::KeyInvalid,
         Self::ScopeMissing,
@@ -76,6 +78,7 @@ impl Code {
         Self::OutcomeUnknown,
         Self::StoreUnavailable,
         Self::Overloaded,
+        Self::QuotaExceeded,
         Self::RecordUnreadable,
     ];
 
@@ -95,6 +98,7 @@ impl Code {
             Self::OutcomeUnknown => "outcome-unknown",
             Self::StoreUnavailable => "store-unavailable",
             Self::Overloaded => "overloaded",
+            Self::QuotaExceeded => "quota-exceeded",
             Self::RecordUnreadable => "record-unreadable",
         }
     }
@@ -118,6 +122,7 @@ impl Code {
             Self::BodyTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::UpstreamUnreachable => StatusCode::BAD_GATEWAY,
             Self::OutcomeUnknown => StatusCode::GATEWAY_TIMEOUT,
+            Self::QuotaExceeded => StatusCode::TOO_MANY_REQUESTS,
             Self::StoreUnavailable | Self::Overloaded => StatusCode::SERVICE_UNAVAILABLE,
             Self::RecordUnreadable => StatusCode::INTERNAL_SERVER_ERROR,
         }
@@ -137,7 +142,8 @@ impl Code {
             | Self::UpstreamUnreachable
             | Self::OutcomeUnknown
             | Self::StoreUnavailable
-            | Self::Overloaded => Retry::SameKey,
+            | Self::Overloaded
+            | Self::QuotaExceeded => Retry::SameKey,
             Self::ResponseNotStored | Self::RecordUnreadable => Retry::Never,
         }
     }
@@ -158,6 +164,7 @@ impl Code {
             Self::OutcomeUnknown => "Outcome unknown",
             Self::StoreUnavailable => "Store unavailable",
             Self::Overloaded => "Overloaded",
+            Self::QuotaExceeded => "Quota exceeded",
             Self::RecordUnreadable => "Record unreadable",
         }
     }
@@ -191,6 +198,10 @@ impl Code {
                 "Nothing was executed, since it could not be recorded; repeat the request as it is in a moment."
             }
             Self::Overloaded => "Nothing was executed; repeat the request as it is in a moment.",
+            Self::QuotaExceeded => {
+                "Nothing was executed, since too many operations of this account are kept already; repeat the request as \
+                 it is when some of them have expired."
+            }
             Self::RecordUnreadable => {
                 "There is a record of this operation and it can't be read; have the operator look at it by its \
                  operation id, and do not repeat the operation under a new key."

@@ -31,6 +31,7 @@ fn every_code_has_the_statuses_and_the_retry_of_the_table() {
         ("outcome-unknown", [504, 504, 504], "same-key"),
         ("store-unavailable", [503, 503, 503], "same-key"),
         ("overloaded", [503, 503, 503], "same-key"),
+        ("quota-exceeded", [429, 429, 429], "same-key"),
         ("record-unreadable", [500, 500, 500], "never"),
     ];
     let statuses = |code: Code| Profile::ALL.map(|profile| code.status(profile).as_u16());

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use oncekey_core::{OwnerId, RecordId, Timestamp, Token};
+use oncekey_core::{Namespace, OwnerId, RecordId, Scope, Timestamp, Token};
 use oncekey_store::{
     Claim, Claimed, Cursor, Filter, Found, Outcome, Page, Promise, Purged, Recorded, Resolution, Resolved, Stats,
     Store, StoreError, Swept,
@@ -71,6 +71,10 @@ impl Store for BrokenStore {
 
     async fn sweep(&self, now: Timestamp, limit: u32) -> Result<Swept, StoreError> {
         self.0.sweep(now, limit).await
+    }
+
+    async fn count_scope(&self, namespace: &Namespace, scope: &Scope, limit: u64) -> Result<u64, StoreError> {
+        self.0.count_scope(namespace, scope, limit).await
     }
 
     async fn count_replays(&self, replays: &[(RecordId, u32)]) -> Result<(), StoreError> {

@@ -101,6 +101,7 @@ pub(crate) fn say(ended: &Ended<u32>) -> String {
         Ended::Mismatch => "mismatch".to_owned(),
         Ended::Unknown => "unknown".to_owned(),
         Ended::NotExecuted => "not executed".to_owned(),
+        Ended::QuotaExceeded => "quota exceeded".to_owned(),
         Ended::Overloaded => "overloaded".to_owned(),
         Ended::StoreUnavailable => "store unavailable".to_owned(),
         Ended::Unguarded(Passed::Answered(number)) => format!("unguarded {number}"),

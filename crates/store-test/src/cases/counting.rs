@@ -1,8 +1,9 @@
 //! Counts and sizes, and what a store says about itself.
 
-use oncekey_core::{PromiseClass, State};
+use oncekey_core::{PromiseClass, Scope, State};
+use oncekey_store::Replaces;
 
-use crate::{Fixture, samples, written};
+use crate::{Fixture, granted, samples, written};
 
 /// Replays add up over calls, handles and states; an id without a record is passed over.
 pub async fn replays_add_up(f: Fixture) {
@@ -18,6 +19,49 @@ pub async fn replays_add_up(f: Fixture) {
     assert_eq!(after.response, before.response);
     assert_eq!(after.record.times, before.record.times);
     assert!(f.store.read(absent).await.expect("read").is_none());
+}
+
+/// Namespace, source and value are the scope; the count ends at its limit, and other handles' records are in it.
+pub async fn the_records_of_one_scope_are_counted(f: Fixture) {
+    let count = async |scope: &str, limit| {
+        let identity = samples::identity(scope, "k");
+        f.store.count_scope(&identity.namespace, &identity.scope, limit).await.expect("a count")
+    };
+    assert_eq!(count("acc-1", 100).await, 0);
+    for key in ["a", "b", "c"] {
+        f.claimed("acc-1", key).await;
+    }
+    f.claimed("acc-2", "a").await;
+    let mut elsewhere = samples::identity("acc-1", "d");
+    elsewhere.namespace = "other".parse().expect("a namespace");
+    let mut of_another_source = samples::identity("acc-1", "e");
+    of_another_source.scope = Scope::new("jwt:sub", "acc-1").expect("a scope");
+    for identity in [&elsewhere, &of_another_source] {
+        granted(&f.store.claim(samples::claim(identity, f.owner().await)).await);
+    }
+    let by_other = samples::claim(&samples::identity("acc-1", "f"), f.owner().await);
+    granted(&f.other.claim(by_other).await);
+    assert_eq!(count("acc-1", 100).await, 4);
+    assert_eq!((count("acc-1", 4).await, count("acc-1", 3).await, count("acc-1", 0).await), (4, 3, 0));
+    assert_eq!((count("acc-2", 100).await, count("acc", 100).await), (1, 0));
+}
+
+/// A record counts once, whatever its state, until it is purged or swept.
+pub async fn a_count_of_a_scope_follows_what_happens_to_its_records(f: Fixture) {
+    let identity = samples::identity("acc-1", "a");
+    let count = async || f.store.count_scope(&identity.namespace, &identity.scope, 100).await.expect("a count");
+    let (a, b) = (f.claimed("acc-1", "a").await, f.claimed("acc-1", "b").await);
+    assert_eq!(count().await, 2);
+    written(&f.store.record(a.identity.id(), a.token, samples::completed("x")).await);
+    written(&f.store.record(b.identity.id(), b.token, samples::failed()).await);
+    let seen = Replaces { token: b.token, state: State::Failed, expired: false };
+    assert_eq!(granted(&f.store.claim(samples::retry(&b.identity, f.owner().await, seen)).await), 2);
+    assert_eq!(count().await, 2);
+    f.store.purge(a.identity.id()).await.expect("purged");
+    assert_eq!(count().await, 1);
+    f.clock.advance(samples::LIFETIMES.run + samples::LIFETIMES.unknown_ttl);
+    f.store.sweep(f.now(), 100).await.expect("a sweep");
+    assert_eq!(count().await, 0);
 }
 
 /// Records are counted by state, with a zero for every state that has none; a lapsed claim counts as unknown.

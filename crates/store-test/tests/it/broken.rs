@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use oncekey_core::response::RecordedBody;
-use oncekey_core::{OwnerId, RecordId, RecordedResponse, Timestamp, Token};
+use oncekey_core::{Namespace, OwnerId, RecordId, RecordedResponse, Scope, Timestamp, Token};
 use oncekey_store::{
     Claim, Claimed, Cursor, Filter, Found, Outcome, Page, Promise, Purged, Recorded, Resolution, Resolved, Stats,
     Store, StoreError, Swept,
@@ -31,6 +31,8 @@ pub(crate) enum Defect {
     FoldsCase,
     /// A retired owner stays alive.
     NeverRetires,
+    /// Another source's records of the same value count as well.
+    CountsValues,
     /// A running record is purged.
     PurgesLive,
 }
@@ -103,6 +105,14 @@ impl Store for Broken {
     async fn sweep(&self, now: Timestamp, limit: u32) -> Result<Swept, StoreError> {
         let ahead = if self.has(Defect::SweepsLive) { Duration::from_hours(900 * 24) } else { Duration::ZERO };
         self.0.sweep(now.after(ahead), limit).await
+    }
+
+    async fn count_scope(&self, namespace: &Namespace, scope: &Scope, limit: u64) -> Result<u64, StoreError> {
+        if self.has(Defect::CountsValues) {
+            let of_value = Filter { scope: Some(scope.value().to_owned()), ..Filter::default() };
+            return Ok((self.0.list(&of_value, None, 1000).await?.records.len() as u64).min(limit));
+        }
+        self.0.count_scope(namespace, scope, limit).await
     }
 
     async fn count_replays(&self, replays: &[(RecordId, u32)]) -> Result<(), StoreError> {

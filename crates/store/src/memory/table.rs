@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use oncekey_core::response::RecordedBody;
-use oncekey_core::{OwnerId, Record, RecordId, RecordedResponse, State, Timestamp};
+use oncekey_core::{Namespace, OwnerId, Record, RecordId, RecordedResponse, Scope, State, Timestamp};
 
 use crate::{Swept, change};
 
@@ -35,6 +35,10 @@ impl Kept {
     }
 }
 
+fn scope_of(record: &Record) -> (Namespace, Scope) {
+    (record.identity.namespace.clone(), record.identity.scope.clone())
+}
+
 /// All records. The orders make a sweep step and a page cost what they return, not what is stored.
 #[derive(Default)]
 pub(super) struct Table {
@@ -45,6 +49,8 @@ pub(super) struct Table {
     /// Until when each owner's heartbeat is valid.
     pub(super) owners: HashMap<OwnerId, Timestamp>,
     claims: u64,
+    /// Records by scope, once anyone has asked: nobody else pays for it.
+    by_scope: Option<HashMap<(Namespace, Scope), u64>>,
 }
 
 impl Table {
@@ -72,6 +78,15 @@ impl Table {
 
     pub(super) fn remove(&mut self, id: RecordId) -> Option<Kept> {
         let kept = self.records.remove(&id)?;
+        if let Some(counts) = &mut self.by_scope {
+            let scope = scope_of(&kept.record);
+            if let Some(count) = counts.get_mut(&scope) {
+                *count -= 1;
+                if *count == 0 {
+                    counts.remove(&scope);
+                }
+            }
+        }
         self.by_claim.remove(&kept.seq);
         self.processing.remove(&id);
         if let Some(expires) = kept.record.times.expires {
@@ -81,6 +96,9 @@ impl Table {
     }
 
     fn insert(&mut self, id: RecordId, kept: Kept) {
+        if let Some(counts) = &mut self.by_scope {
+            *counts.entry(scope_of(&kept.record)).or_default() += 1;
+        }
         self.by_claim.insert(kept.seq, id);
         if kept.record.state == State::Processing {
             self.processing.insert(id);
@@ -89,6 +107,18 @@ impl Table {
             self.by_expiry.insert((expires, id));
         }
         self.records.insert(id, kept);
+    }
+
+    pub(super) fn count_scope(&mut self, namespace: &Namespace, scope: &Scope) -> u64 {
+        let records = &self.records;
+        let counts = self.by_scope.get_or_insert_with(|| {
+            let mut counts: HashMap<_, u64> = HashMap::new();
+            for kept in records.values() {
+                *counts.entry(scope_of(&kept.record)).or_default() += 1;
+            }
+            counts
+        });
+        counts.get(&(namespace.clone(), scope.clone())).copied().unwrap_or(0)
     }
 
     pub(super) fn add_replays(&mut self, id: RecordId, count: u32) {
