@@ -7,7 +7,7 @@ use crate::config::Config;
 
 /// The settings at the top that a reload takes over, beside all of `[defaults]` and the routes. Every other one needs a restart:
 /// what was built of it at start can't be changed under running operations.
-const TAKEN_OVER: [&str; 12] = [
+const TAKEN_OVER: [&str; 16] = [
     "upstream",
     "upstream_http",
     "upstream_idle",
@@ -18,6 +18,10 @@ const TAKEN_OVER: [&str; 12] = [
     "max_inflight",
     "max_waiters_all",
     "admin.token",
+    "jwt.jwks",
+    "jwt.issuer",
+    "jwt.audience",
+    "jwt.leeway",
     "sweep.every",
     "sweep.batch",
 ];

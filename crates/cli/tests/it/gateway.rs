@@ -15,6 +15,7 @@ mod operator;
 mod passing;
 mod profiles;
 mod reloading;
+mod scopes;
 mod stand;
 mod starting;
 mod waiters;

@@ -81,6 +81,11 @@ impl Gateway {
         until("the end of a reload", || std::future::ready(said())).await
     }
 
+    /// The file of its store.
+    pub(super) fn store_file(&self) -> &Path {
+        Path::new(self.store.strip_prefix("sqlite:").expect("it is a file"))
+    }
+
     pub(super) fn client(&self) -> Client {
         Client::new(self.address)
     }
