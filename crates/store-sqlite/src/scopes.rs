@@ -7,7 +7,7 @@ use crate::error::Failure;
 use crate::writer::{Operation, Transaction};
 
 /// Makes the index that [`count`] goes by. On many records that takes as long as reading them all. No part of the schema:
-/// each claim pays for it (a fifth to two fifths of the throughput under load, when measured by the example `throughput`),
+/// each claim pays for it (about a quarter of the throughput under load, when measured by the example `throughput`),
 /// and a quota is a rare thing. It stays once it is there; `DROP INDEX records_scope` is safe.
 pub(crate) struct IndexScopes;
 
