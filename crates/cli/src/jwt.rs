@@ -70,6 +70,6 @@ async fn start(
     };
     let (text, keys) = text;
     let tokens = Arc::new(Tokens::new(config, keys, clock));
-    let refresh = Refresh::new(Arc::clone(&tokens), fetch, text);
+    let refresh = Refresh::new(&tokens, fetch, text);
     Ok((tokens, refresh))
 }

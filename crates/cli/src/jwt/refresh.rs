@@ -1,9 +1,10 @@
 //! Keeping a key set fresh: read again now and then, and soon after a token needed a key that isn't there.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::fetch::Fetch;
@@ -20,9 +21,10 @@ const LOOK: Duration = Duration::from_secs(2);
 /// verifies cost whoever publishes the keys next to nothing.
 const GAP: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins(1));
 
-/// What keeps the keys fresh; runs as a task.
+/// What keeps the keys fresh; runs as a task, as long as anyone verifies tokens with them.
 pub(crate) struct Refresh {
-    tokens: Arc<Tokens>,
+    tokens: Weak<Tokens>,
+    wanted: Arc<Notify>,
     fetch: Fetch,
     /// The set in force, as it was written.
     text: Vec<u8>,
@@ -38,21 +40,22 @@ pub(super) enum Read {
 }
 
 impl Refresh {
-    pub(super) fn new(tokens: Arc<Tokens>, fetch: Fetch, text: Vec<u8>) -> Self {
-        Self { tokens, fetch, text, gap: GAP.0 }
+    pub(super) fn new(tokens: &Arc<Tokens>, fetch: Fetch, text: Vec<u8>) -> Self {
+        let (tokens, wanted) = (Arc::downgrade(tokens), Arc::clone(&tokens.wanted));
+        Self { tokens, wanted, fetch, text, gap: GAP.0 }
     }
 
-    /// Runs until it is dropped.
+    /// Runs until it is dropped, or a reload has put other keys in place of these.
     pub(crate) async fn run(mut self) {
         let mut read = Read::Changed;
-        loop {
+        while self.tokens.strong_count() > 0 {
             let begun = Instant::now();
             let every = match read {
                 _ if self.fetch.is_file() => LOOK,
                 Read::Failed => EVERY.1,
                 Read::Changed | Read::Same => EVERY.0,
             };
-            let asked = timeout_at(begun + every, self.tokens.wanted.notified()).await.is_ok();
+            let asked = timeout_at(begun + every, self.wanted.notified()).await.is_ok();
             sleep_until(begun + self.gap.min(every)).await;
             read = self.read_again().await;
             self.gap = match read {
@@ -72,7 +75,9 @@ impl Refresh {
         };
         match KeySet::parse(&text) {
             Ok(keys) => {
-                self.tokens.replace_keys(keys);
+                if let Some(tokens) = self.tokens.upgrade() {
+                    tokens.replace_keys(keys);
+                }
                 self.text = text;
                 tracing::info!("the key set has changed");
                 Read::Changed
@@ -84,7 +89,7 @@ impl Refresh {
 
 impl fmt::Debug for Refresh {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Refresh({:?})", self.tokens)
+        write!(f, "Refresh({} bytes)", self.text.len())
     }
 }
 

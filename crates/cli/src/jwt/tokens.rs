@@ -22,7 +22,7 @@ type Claims = Map<String, Value>;
 pub(crate) struct Tokens {
     keys: ArcSwap<KeySet>,
     /// Told when a token names, or needs, a key that isn't there.
-    pub(super) wanted: Notify,
+    pub(super) wanted: Arc<Notify>,
     clock: Arc<dyn Clock>,
     issuer: Option<String>,
     audience: Vec<String>,
@@ -52,7 +52,7 @@ impl Tokens {
     pub(super) fn new(config: &JwtConfig, keys: KeySet, clock: Arc<dyn Clock>) -> Self {
         Self {
             keys: ArcSwap::from_pointee(keys),
-            wanted: Notify::new(),
+            wanted: Arc::default(),
             clock,
             issuer: config.issuer.clone(),
             audience: config.audience.clone(),

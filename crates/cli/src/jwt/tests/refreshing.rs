@@ -152,7 +152,9 @@ async fn a_file_that_changed_is_read_again() {
     file.write(&[new.public()]);
     tokio::time::sleep(Duration::from_secs(5)).await;
     assert!(file.tokens.verify(token.as_bytes()).is_ok());
-    drop(file.running);
+    let InFile { directory: _kept, tokens, mut running } = file;
+    drop(tokens);
+    running.join_next().await.expect("it ran").expect("it ends once nobody verifies tokens");
 }
 
 /// Counts how often keys are asked for, in place of whoever publishes them.
@@ -170,7 +172,7 @@ async fn a_token_of_an_unknown_key_has_the_keys_read_again_soon_and_many_such_to
     };
     let tokens = Arc::new(Tokens::new(&config(), KeySet::parse(&set(&[old.public()])).unwrap(), clock()));
     let mut running = JoinSet::new();
-    running.spawn(Refresh::new(Arc::clone(&tokens), fetch, set(&[old.public()])).run());
+    running.spawn(Refresh::new(&tokens, fetch, set(&[old.public()])).run());
     let fetches = || published.lock().0;
     let unknown = new.sign(&claims());
     tokio::time::sleep(Duration::from_mins(4)).await;
