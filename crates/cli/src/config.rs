@@ -145,6 +145,12 @@ impl GuardedRoute {
         Route { guard: Guard { scope, ..self.route.guard.clone() }, ..self.route.clone() }
     }
 
+    /// The route without the means to verify: a source that needs them yields no value.
+    pub(crate) fn unverified(&self) -> Route {
+        let scope = self.scope.iter().map(ScopeFrom::unverified).collect();
+        Route { guard: Guard { scope, ..self.route.guard.clone() }, ..self.route.clone() }
+    }
+
     /// The request fields that decide which record a request names, here or further on (H2).
     pub(crate) fn naming_fields(&self) -> Vec<HeaderName> {
         let Guard { key_header, forward_key_as, .. } = &self.route.guard;

@@ -58,6 +58,14 @@ impl ScopeFrom {
         }
     }
 
+    /// Its reader where nothing is verified and nothing executed.
+    pub(crate) fn unverified(&self) -> ScopeReader {
+        match self {
+            Self::Request(source) => source.clone().into(),
+            Self::Jwt(_) => ScopeReader::new(&self.to_string(), |_| Ok(None)),
+        }
+    }
+
     /// Its reader. `tokens` are there if any source needs them.
     pub(crate) fn reader(&self, tokens: Option<&Arc<Tokens>>) -> ScopeReader {
         match self {
