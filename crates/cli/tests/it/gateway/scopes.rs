@@ -154,6 +154,30 @@ async fn keys_are_rotated_and_their_issuer_goes_away_while_the_gateway_serves() 
 }
 
 #[tokio::test]
+async fn keys_stay_through_a_reload_and_others_must_be_there_before_they_count() {
+    let (upstream, issuer) = (CountingUpstream::start().await, Issuer::start().await);
+    let mut gateway = Gateway::start(&upstream.url(), &issuer.settings()).await;
+    let token = issuer.token("acc-1", 600);
+    assert!(!gateway.send(&bearing(&token, "k")).await.is_replay());
+    let (settings, other) = (issuer.settings(), Issuer::start().await);
+    drop(issuer);
+    let (taken, said) = gateway.reload(&format!("{settings}wait = \"3s\"\n")).await;
+    assert!(taken, "an issuer that is away holds up no reload: {said:?}");
+    assert!(gateway.send(&bearing(&token, "k")).await.is_replay());
+    let (taken, said) = gateway.reload(&other.settings()).await;
+    assert!(taken, "{said:?}");
+    assert_eq!(
+        gateway.send(&bearing(&token, "k")).await.problem(),
+        Some("scope-invalid"),
+        "its issuer is none any more"
+    );
+    assert!(gateway.send(&bearing(&other.token("acc-1", 600), "k")).await.is_replay());
+    let (taken, said) = gateway.reload("[jwt]\njwks = \"file:absent\"\n[defaults]\nscope = [\"jwt:sub\"]\n").await;
+    assert!(!taken && said.iter().any(|line| line.contains("jwt.jwks: file:absent")), "{said:?}");
+    assert!(gateway.send(&bearing(&other.token("acc-1", 600), "k")).await.is_replay());
+}
+
+#[tokio::test]
 async fn without_the_keys_it_does_not_start() {
     let nobody = free_address().expect("a port");
     let directory = scratch_dir().expect("a directory");
