@@ -161,19 +161,19 @@ async fn keys_stay_through_a_reload_and_others_must_be_there_before_they_count()
     assert!(!gateway.send(&bearing(&token, "k")).await.is_replay());
     let (settings, other) = (issuer.settings(), Issuer::start().await);
     drop(issuer);
-    let (taken, said) = gateway.reload(&format!("{settings}wait = \"3s\"\n")).await;
-    assert!(taken, "an issuer that is away holds up no reload: {said:?}");
+    let (reloaded, said) = gateway.reload(&format!("{settings}wait = \"3s\"\n")).await;
+    assert!(reloaded, "an issuer that is away holds up no reload: {said:?}");
     assert!(gateway.send(&bearing(&token, "k")).await.is_replay());
-    let (taken, said) = gateway.reload(&other.settings()).await;
-    assert!(taken, "{said:?}");
+    let (reloaded, said) = gateway.reload(&other.settings()).await;
+    assert!(reloaded, "{said:?}");
     assert_eq!(
         gateway.send(&bearing(&token, "k")).await.problem(),
         Some("scope-invalid"),
         "its issuer is none any more"
     );
     assert!(gateway.send(&bearing(&other.token("acc-1", 600), "k")).await.is_replay());
-    let (taken, said) = gateway.reload("[jwt]\njwks = \"file:absent\"\n[defaults]\nscope = [\"jwt:sub\"]\n").await;
-    assert!(!taken && said.iter().any(|line| line.contains("jwt.jwks: file:absent")), "{said:?}");
+    let (reloaded, said) = gateway.reload("[jwt]\njwks = \"file:absent\"\n[defaults]\nscope = [\"jwt:sub\"]\n").await;
+    assert!(!reloaded && said.iter().any(|line| line.contains("jwt.jwks: file:absent")), "{said:?}");
     assert!(gateway.send(&bearing(&other.token("acc-1", 600), "k")).await.is_replay());
 }
 
