@@ -1,10 +1,15 @@
-//! The settings of a route that decide about its records (the HTTP layer has settings of its own beside them).
+//! The settings of a route that decide about its records (the HTTP layer has settings of its own beside them). What is done
+//! about unknown outcomes, and what that costs the promise, is in `unknown`.
+
+mod unknown;
 
 use std::time::Duration;
 
-use http::{HeaderName, StatusCode};
+use http::{HeaderMap, HeaderName, StatusCode};
 
 use crate::record::Lifetimes;
+
+pub use unknown::{OnUnknown, Remedy, Shortfall};
 
 /// What a route promises and allows. One per route, shared by all its requests.
 #[derive(Clone, Debug)]
@@ -19,6 +24,10 @@ pub struct Policy {
     pub max_waiters: usize,
     /// What happens to a request whose claim the store can't take.
     pub on_store_error: OnStoreError,
+    /// What happens to unknown outcomes (E7).
+    pub on_unknown: OnUnknown,
+    /// An unknown outcome is followed by another execution only while the record has had fewer than this many.
+    pub max_attempts: u32,
 }
 
 /// What happens to a request when the store can't be reached at claim time (D1).
@@ -74,6 +83,8 @@ pub struct Recording {
     pub store_set_cookie: bool,
     /// Further header fields that are not recorded (R3).
     pub drop_headers: Vec<HeaderName>,
+    /// The upstream may say itself what its answer means (E11).
+    pub trust_outcome: bool,
 }
 
 impl Default for Timing {
@@ -102,6 +113,7 @@ impl Default for Recording {
             stream: false,
             store_set_cookie: false,
             drop_headers: Vec::new(),
+            trust_outcome: false,
         }
     }
 }
@@ -115,6 +127,8 @@ impl Default for Policy {
             recording: Recording::default(),
             max_waiters: 64,
             on_store_error: OnStoreError::default(),
+            on_unknown: OnUnknown::Hold,
+            max_attempts: 5,
         }
     }
 }
@@ -179,4 +193,25 @@ impl Recording {
             Verdict::Completed
         }
     }
+
+    /// The upstream's own verdict in `Oncekey-Outcome`, which goes before [`Recording::verdict`] (E11). `None` where it isn't
+    /// trusted or says nothing; an error where what it says can't be understood, which counts as nothing too.
+    pub fn told(&self, headers: &HeaderMap) -> Result<Option<Verdict>, UnknownWord> {
+        let mut lines = headers.get_all(OUTCOME).iter();
+        let (Some(line), more) = (lines.next().filter(|_| self.trust_outcome), lines.next()) else { return Ok(None) };
+        match (line.as_bytes().trim_ascii(), more) {
+            (b"completed", None) => Ok(Some(Verdict::Completed)),
+            (b"failed", None) => Ok(Some(Verdict::Failed)),
+            (b"unknown", None) => Ok(Some(Verdict::Unknown)),
+            _ => Err(UnknownWord),
+        }
+    }
 }
+
+/// The field in which an upstream gives its own verdict (E11).
+pub(crate) const OUTCOME: HeaderName = HeaderName::from_static("oncekey-outcome");
+
+/// `Oncekey-Outcome` holds none of its words, or several lines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`Oncekey-Outcome` is none of completed, failed, unknown on one line")]
+pub struct UnknownWord;

@@ -24,6 +24,8 @@ pub struct Problem {
     pub operation_id: Option<RecordId>,
     /// Status of the response that was not kept (R5).
     pub original_status: Option<StatusCode>,
+    /// Whether the same request may be answered otherwise in a while, so that `Retry-After` says when.
+    pub passes: bool,
 }
 
 impl Problem {
@@ -34,7 +36,7 @@ impl Problem {
 
     /// A problem with a detail of its own.
     pub fn because(code: Code, detail: impl Into<String>) -> Self {
-        Self { code, detail: detail.into(), operation_id: None, original_status: None }
+        Self { code, detail: detail.into(), operation_id: None, original_status: None, passes: code.passes() }
     }
 
     /// `key-missing`, naming the field that was looked for (K6).
@@ -77,6 +79,13 @@ impl Problem {
     /// `response-not-stored`, with the status of the response that was not kept (R5).
     pub fn response_not_stored(original_status: StatusCode) -> Self {
         Self { original_status: Some(original_status), ..Self::new(Code::ResponseNotStored) }
+    }
+
+    /// `outcome-unknown` where the next retry may settle it, by executing again or by asking the upstream (E7).
+    pub fn unknown_for_now() -> Self {
+        let detail = "The operation may have taken effect and nobody can tell yet: do not repeat it under a new key, but \
+                      repeat it as it is in a moment, which may settle it.";
+        Self { passes: true, ..Self::because(Code::OutcomeUnknown, detail) }
     }
 
     /// The same problem about a record (P3).

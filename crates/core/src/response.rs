@@ -10,7 +10,7 @@ use http::header::{
 };
 use http::{HeaderMap, HeaderName, StatusCode};
 
-use crate::policy::Recording;
+use crate::policy::{OUTCOME, Recording};
 
 pub use head::DecodeError;
 
@@ -117,7 +117,7 @@ pub fn strip_own(headers: &mut HeaderMap, key_header: &HeaderName) {
         HeaderName::from_static("oncekey-problem"),
         HeaderName::from_static("oncekey-problem-json"),
         HeaderName::from_static("oncekey-operation-id"),
-        HeaderName::from_static("oncekey-outcome"),
+        OUTCOME,
         HeaderName::from_static("oncekey-unguarded"),
     ];
     retain(headers, |name| !OWN.contains(name) && name != key_header);

@@ -16,7 +16,7 @@ pub enum Event {
     WriteOff,
     /// The claim lapsed: its owner is gone or its deadline has passed.
     Lapse,
-    /// An operator says how it ended. Installs a new token, so that a late outcome is fenced.
+    /// An operator, or the upstream when asked (E7), says how it ended. Installs a new token, so that a late outcome is fenced.
     ResolveCompleted,
     /// An operator says that nothing took effect. Leaves the token, so that a late outcome still counts until a retry claims.
     ResolveFailed,
@@ -60,7 +60,7 @@ pub fn transition(from: Option<State>, event: Event, matches: bool) -> Result<St
     }
     match (event, from) {
         // Whether a claim may replace this state was judged by the claimant from what it saw: failed, or expired. The match
-        // proves that nothing changed since. `Processing` is replaced only when it has lapsed and then expired.
+        // proves that nothing changed since. `Processing` is replaced only when it has lapsed: by a takeover, or expired.
         (Event::Claim, Completed | Failed | Unknown | Processing) => Ok(Processing),
         // A late outcome counts as long as nobody took the record over, also after an operator's `failed`.
         (Event::Complete, Processing | Unknown | Failed) | (Event::ResolveCompleted, Unknown) => Ok(Completed),

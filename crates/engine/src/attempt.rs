@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use oncekey_core::policy::Policy;
-use oncekey_core::{RecordId, State, Token};
-use oncekey_store::{Clock, Store};
+use oncekey_core::policy::{OnUnknown, Policy};
+use oncekey_core::{OwnerId, RecordId, Standing, State, Token, standing};
+use oncekey_store::{Clock, Found, Store, StoreError};
 
 use crate::fault;
 
@@ -53,6 +53,7 @@ pub(crate) struct Confirmed {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) token: Token,
+    pub(crate) owner: OwnerId,
     /// [`Clock::elapsed`] from before the last heartbeat before the claim: both are valid for a lease from then on (E4).
     pub(crate) at: Duration,
     pub(crate) lease: Duration,
@@ -62,7 +63,9 @@ impl Attempt {
     /// Asks, right before the first byte leaves, whether this attempt may still execute (E10): by a clock that runs through
     /// suspend, less than `lease` has passed since the claim; else the store is asked whether the claim still stands. May
     /// be called again; calls nothing but the store. Between `Ok` and the byte a process can still be paused: with
-    /// `hold`, nobody else executes meanwhile, so that window costs a wrong `unknown` and never a second execution.
+    /// `hold`, nobody else executes meanwhile, so that window costs a wrong `unknown` and never a second execution. With
+    /// `retry` and `probe` a retry elsewhere may have taken the record over meanwhile, and the byte executes a second time,
+    /// with the same key; what is left of the lease is the time for which that is impossible.
     pub async fn begin(&self) -> Result<(), NotExecuted> {
         fault::point("before_send").await;
         self.confirm().await?;
@@ -76,19 +79,36 @@ impl Attempt {
             return Ok(());
         }
         let asked = self.claim.clock.elapsed();
-        let read = tokio::time::timeout(self.claim.lease, self.claim.store.read(self.id)).await;
+        let read = tokio::time::timeout(self.claim.lease, self.read_back()).await;
         // A pause can come during the reading as well; its answer is no fresher than the question.
         let fresh = self.claim.clock.elapsed().saturating_sub(asked) < self.claim.lease;
         match read {
-            Ok(Ok(Some(found)))
-                if fresh && found.record.token == self.claim.token && found.record.state == State::Processing =>
-            {
-                Ok(())
-            }
+            Ok(Ok(Some(found))) if fresh && self.stands(&found) => Ok(()),
             Ok(Ok(_)) if fresh => Err(NotExecuted::because("the claim lapsed before anything was sent")),
             Ok(_) | Err(_) => {
                 Err(NotExecuted::because("the claim is older than the lease and the store did not confirm it again"))
             }
         }
+    }
+
+    /// Where a lapsed claim may be taken over, this process is made to count as alive again first: a claim that is found in
+    /// place after that stays in place for a lease.
+    async fn read_back(&self) -> Result<Option<Found>, StoreError> {
+        if self.may_be_taken_over() {
+            self.claim.store.heartbeat(self.claim.owner, self.claim.lease).await?;
+        }
+        self.claim.store.read(self.id).await
+    }
+
+    fn stands(&self, found: &Found) -> bool {
+        let record = &found.record;
+        let ours = record.token == self.claim.token && record.state == State::Processing;
+        // Nothing expires here, so the clock needs no trust.
+        let valid = standing(record, found.now, found.owner_alive, false) == Standing::Processing;
+        ours && (valid || !self.may_be_taken_over())
+    }
+
+    fn may_be_taken_over(&self) -> bool {
+        self.policy.on_unknown != OnUnknown::Hold
     }
 }

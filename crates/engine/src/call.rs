@@ -25,6 +25,8 @@ pub struct Call<A> {
     pub work: Work<A>,
     /// Lets the request through without a claim if the store can't be reached at claim time (D1); `None`: it is refused.
     pub unguarded: Option<Unguarded<A>>,
+    /// Asks the upstream about an unknown outcome; used where the policy says so (E7).
+    pub probe: Option<Probe>,
 }
 
 /// Executes an operation once. The future isn't dropped before `upstream_timeout`, whatever the caller does (E3).
@@ -42,6 +44,39 @@ pub enum Passed<A> {
     NotExecuted(NotExecuted),
     /// It may have been executed, and nobody can tell. The text says why, for the log.
     Ambiguous(String),
+}
+
+/// Asks the upstream whether an operation took effect, without executing anything (E7). Asked by one caller at a time on a
+/// node, any number of times; it must end by itself, in bounded time and memory.
+#[derive(Clone)]
+pub struct Probe(Arc<dyn Fn(Identity) -> BoxFuture<'static, Probed> + Send + Sync>);
+
+impl Probe {
+    /// A probe that asks so.
+    pub fn new(ask: impl Fn(Identity) -> BoxFuture<'static, Probed> + Send + Sync + 'static) -> Self {
+        Self(Arc::new(ask))
+    }
+
+    pub(crate) fn ask(&self, identity: Identity) -> BoxFuture<'static, Probed> {
+        (self.0)(identity)
+    }
+}
+
+impl std::fmt::Debug for Probe {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Probe").finish_non_exhaustive()
+    }
+}
+
+/// What a probe found.
+#[derive(Clone, Debug)]
+pub enum Probed {
+    /// The operation took effect, and this is its outcome.
+    Completed(RecordedResponse),
+    /// There is no such operation at present.
+    Absent,
+    /// Neither is certain. The text says why, for the log.
+    Unclear(String),
 }
 
 /// How an execution went.
@@ -87,13 +122,18 @@ pub enum Ended<A> {
         response: Arc<RecordedResponse>,
         /// Whether this caller waited for it while it ran.
         waited: bool,
+        /// Whether a retry executes again (E8): the record is `failed`, and this caller waited for that run (W4).
+        repeatable: bool,
     },
     /// It still runs (W2).
     InProgress,
     /// The key belongs to another request (F8).
     Mismatch,
     /// It may have been executed, and nobody can tell (E7).
-    Unknown,
+    Unknown {
+        /// Whether the policy lets the next retry settle it, so that it is worth coming back soon.
+        settles: bool,
+    },
     /// Nothing was executed, and nothing will be for this call (E6).
     NotExecuted,
     /// Too much runs already; nothing was claimed (W3).

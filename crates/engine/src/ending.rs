@@ -22,11 +22,13 @@ pub(crate) struct End<A> {
 }
 
 impl<A> End<A> {
-    pub(crate) fn of(executed: Executed<A>, id: RecordId) -> Self {
+    /// `settles` is whether the policy lets the next retry settle an unknown outcome (W4).
+    pub(crate) fn of(executed: Executed<A>, id: RecordId, settles: bool) -> Self {
+        let unknown = Over::Unknown { settles };
         match executed {
-            Executed::Answered { first, response, verdict } => Self::answered(first, response, verdict, None),
+            Executed::Answered { first, response, verdict } => Self::answered((first, None), response, verdict, unknown),
             Executed::Streaming { first, response, verdict, rest } => {
-                Self::answered(first, response, verdict, Some(rest))
+                Self::answered((first, Some(rest)), response, verdict, unknown)
             }
             Executed::NotExecuted(proof) => {
                 tracing::warn!(operation = %id, reason = %proof, "nothing was executed");
@@ -36,18 +38,24 @@ impl<A> End<A> {
             Executed::Ambiguous(reason) => {
                 tracing::error!(operation = %id, reason, "the outcome is unknown");
                 let outcome = Outcome { event: Event::WriteOff, response: None };
-                Self { outcome, first: Ended::Unknown, rest: None, over: Over::Unknown }
+                Self { outcome, first: unknown.clone().into(), rest: None, over: unknown }
             }
         }
     }
 
-    fn answered(first: A, response: RecordedResponse, verdict: Verdict, rest: Option<BoxFuture<'static, ()>>) -> Self {
+    fn answered(
+        (first, rest): (A, Option<BoxFuture<'static, ()>>),
+        response: RecordedResponse,
+        verdict: Verdict,
+        unknown: Over,
+    ) -> Self {
         let response = Arc::new(response);
-        let recorded = Over::Recorded { response: Arc::clone(&response), waited: true };
+        let repeatable = verdict == Verdict::Failed;
+        let recorded = Over::Recorded { response: Arc::clone(&response), waited: true, repeatable };
         let (event, kept, over) = match verdict {
             Verdict::Completed => (Event::Complete, Some(response), recorded),
             Verdict::Failed => (Event::Fail, Some(response), recorded),
-            Verdict::Unknown => (Event::WriteOff, None, Over::Unknown),
+            Verdict::Unknown => (Event::WriteOff, None, unknown),
         };
         let outcome = Outcome { event, response: kept };
         Self { outcome, first: Ended::Executed { first, verdict }, rest, over }

@@ -88,12 +88,13 @@ impl<A: Send + 'static> Engine<A> {
             return Some(Ended::Mismatch);
         }
         self.node.replays.count(id);
-        Some(Ended::Replayed { response: Arc::clone(&cached.response), waited: false })
+        Some(Ended::Replayed { response: Arc::clone(&cached.response), waited: false, repeatable: false })
     }
 
     async fn lead(&self, leading: Leading<A>, call: Call<A>, arrived: Instant) -> Ended<A> {
         let until = arrived + call.policy.timing.answer_timeout;
         let flight = Arc::clone(&leading.flight);
+        let settles = call.policy.settles(0);
         let (reply, answer) = oneshot::channel();
         let lead = Lead::new(Arc::clone(&self.node), leading, call, arrived).run(reply);
         if fault::broken("tie_to_client") {
@@ -104,7 +105,7 @@ impl<A: Send + 'static> Engine<A> {
         match timeout_at(until, answer).await {
             Ok(Ok(ended)) => ended,
             // The leader panicked; its claim is being written off.
-            Ok(Err(_)) => Ended::Unknown,
+            Ok(Err(_)) => Ended::Unknown { settles },
             // No place among the executing operations came free: nothing is claimed (W3).
             Err(_) if flight.is_queued() => Ended::Overloaded,
             Err(_) => Ended::InProgress,

@@ -18,6 +18,8 @@
 //! | `before_send` | the execution is about to look at the age of its claim (E10); in the gateway once before it connects and once more right before the first byte |
 //! | `after_check` | that look was passed, and the first byte is next |
 //! | `before_record` | the upstream has answered |
+//! | `before_probe` | the upstream is about to be asked about an unknown outcome |
+//! | `after_probe` | it has said what it knows, and nothing of that is recorded |
 //! | `before_reply` | the outcome is durable |
 //!
 //! `ONCEKEYTEST_BREAK=RULE[,RULE…]` breaks rules:
@@ -32,6 +34,8 @@
 //! | `grant_every_claim` | a claim that the store refused counts as granted (E1) |
 //! | `execute_unclaimed` | a claim that the store failed on counts as granted (D1) |
 //! | `forget_outcomes` | an outcome that can't be recorded at once is given up (D3) |
+//! | `endless_attempts` | under `retry`, `max_attempts` isn't looked at (E7) |
+//! | `probe_early` | "there is no such operation" is believed at any time (E7) |
 //! | `keep_lost_claims` | a claim whose execution was lost isn't written off (E4) |
 //! | `refused_is_ambiguous` | what an HTTP/2 upstream provably didn't execute counts as unknown (E6) |
 //! | `cancel_is_proof` | a stream reset with CANCEL counts as not executed (E7) |

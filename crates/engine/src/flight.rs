@@ -32,10 +32,14 @@ pub(crate) enum Over {
     Recorded {
         response: Arc<RecordedResponse>,
         waited: bool,
+        repeatable: bool,
     },
     InProgress,
     NotExecuted,
-    Unknown,
+    /// See [`Ended::Unknown`].
+    Unknown {
+        settles: bool,
+    },
     Mismatch,
     Overloaded,
     QuotaExceeded,
@@ -46,10 +50,10 @@ pub(crate) enum Over {
 impl<A> From<Over> for Ended<A> {
     fn from(over: Over) -> Self {
         match over {
-            Over::Recorded { response, waited } => Self::Replayed { response, waited },
+            Over::Recorded { response, waited, repeatable } => Self::Replayed { response, waited, repeatable },
             Over::InProgress => Self::InProgress,
             Over::NotExecuted => Self::NotExecuted,
-            Over::Unknown => Self::Unknown,
+            Over::Unknown { settles } => Self::Unknown { settles },
             Over::Mismatch => Self::Mismatch,
             Over::Overloaded => Self::Overloaded,
             Over::QuotaExceeded => Self::QuotaExceeded,
@@ -171,7 +175,7 @@ impl<A> Flights<A> {
             Entry::Occupied(flight) => Boarded::Follower(Arc::clone(flight.get())),
             Entry::Vacant(place) => {
                 let flight = Arc::clone(place.insert(Arc::new(Flight::new(fingerprint.clone()))));
-                Boarded::Leader(Leading { flights: Arc::clone(self), id, flight, over: None })
+                Boarded::Leader(Leading { flights: Arc::clone(self), id, flight, settles: false, over: None })
             }
         }
     }
@@ -199,6 +203,8 @@ pub(crate) struct Leading<A> {
     flights: Arc<Flights<A>>,
     pub(crate) id: RecordId,
     pub(crate) flight: Arc<Flight<A>>,
+    /// Whether a retry may settle what is unknown if the leader is lost now.
+    pub(crate) settles: bool,
     over: Option<Over>,
 }
 
@@ -214,7 +220,8 @@ impl<A> Drop for Leading<A> {
         // Out of the map first: whoever comes now asks the store, which knows the outcome already.
         self.flights.by_id.lock().remove(&self.id);
         // Dropped without an outcome, the leader panicked or was cut off; its claim is being written off as unknown.
-        self.flight.enter(Phase::Over(self.over.take().unwrap_or(Over::Unknown)));
+        let lost = Over::Unknown { settles: self.settles };
+        self.flight.enter(Phase::Over(self.over.take().unwrap_or(lost)));
     }
 }
 
@@ -269,7 +276,7 @@ mod tests {
         let mut waiting: Vec<_> = (0..3).map(|_| flights.wait(&flight, 10).expect("there is room")).collect();
         drop(waiting.remove(0));
         let heir = flight.next_heir().expect("two wait");
-        assert!(heir.send(Ended::Unknown).is_ok());
+        assert!(heir.send(Ended::InProgress).is_ok());
         assert!(waiting[0].inheritance.try_recv().is_ok());
         assert!(waiting[1].inheritance.try_recv().is_err());
     }
@@ -280,6 +287,6 @@ mod tests {
         let (leading, flight) = flight(&flights);
         drop(leading);
         assert!(flights.by_id.lock().is_empty());
-        assert!(matches!(*flight.watch().borrow(), Phase::Over(Over::Unknown)));
+        assert!(matches!(*flight.watch().borrow(), Phase::Over(Over::Unknown { settles: false })));
     }
 }

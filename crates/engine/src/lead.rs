@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use oncekey_core::policy::Policy;
+use oncekey_core::policy::{OnUnknown, Policy, Remedy};
 use oncekey_core::{RecordedResponse, Standing, State, Token, standing};
 use oncekey_store::{Claim, Found, Replaces};
 use tokio::sync::oneshot;
@@ -24,6 +24,7 @@ use crate::flight::{Leading, Over, Phase};
 use crate::node::Node;
 use crate::places::Place;
 use crate::poller::Look;
+use crate::probing::{Asked, is_takeover};
 use crate::recorder::Written;
 use crate::replay_cache::Life;
 use crate::{Attempt, Call, Ended, Executed, NotExecuted, fault, random};
@@ -41,8 +42,8 @@ const PAUSE: Duration = Duration::from_millis(100);
 type Reply<A> = oneshot::Sender<Ended<A>>;
 
 pub(crate) struct Lead<A> {
-    node: Arc<Node<A>>,
-    leading: Leading<A>,
+    pub(crate) node: Arc<Node<A>>,
+    pub(crate) leading: Leading<A>,
     policy: Arc<Policy>,
     /// Let go of, and its body with it, once nothing can be executed any more: recording can take long (D3).
     call: Option<Call<A>>,
@@ -59,6 +60,8 @@ enum Judged {
     Mismatch { recipe_differs: bool },
     /// The claim may replace it.
     Replace(Replaces),
+    /// The upstream is asked about it first (E7); the claim may replace it if that says so.
+    Ask { seen: Replaces, may_execute: bool },
     /// Another node executes it.
     Elsewhere,
 }
@@ -106,6 +109,7 @@ impl<A: Send + 'static> Lead<A> {
             }
             // A record that is carried on keeps its own fingerprint (F9).
             let afresh = replaces.is_none_or(|seen: Replaces| seen.expired);
+            let takes_over = replaces.as_ref().is_some_and(is_takeover);
             let claim = self.claim(replaces.take());
             let (token, alive_since, asked) = (claim.token, self.node.alive_since(), self.node.clock.elapsed());
             fault::point("before_claim").await;
@@ -116,6 +120,7 @@ impl<A: Send + 'static> Lead<A> {
                 Answer::Granted { attempt } => {
                     let node = Arc::clone(&self.node);
                     let open = OpenClaim::executing(&node.recorder, self.leading.id, token);
+                    self.granted(attempt, takes_over);
                     fault::point("after_claim").await;
                     if afresh {
                         self.claimed_afresh();
@@ -144,6 +149,15 @@ impl<A: Send + 'static> Lead<A> {
                     Judged::Over(over) => return self.end(reply, over),
                     Judged::Mismatch { recipe_differs } => return self.end_mismatched(reply, recipe_differs),
                     Judged::Replace(seen) => replaces = Some(seen),
+                    Judged::Ask { seen, may_execute } => {
+                        // Whose record it is, is known by now (F8).
+                        self.leading.flight.enter(Phase::Running);
+                        match self.ask_upstream(may_execute).await {
+                            Asked::Over(over) => return self.end(reply, over),
+                            Asked::Absent => replaces = Some(seen),
+                            Asked::Changed => {}
+                        }
+                    }
                     Judged::Elsewhere => {
                         drop(permit); // it runs elsewhere, not here
                         elsewhere = true;
@@ -187,7 +201,16 @@ impl<A: Send + 'static> Lead<A> {
         self.leading.flight.next_heir()
     }
 
-    fn call(&self) -> &Call<A> {
+    /// Takes note of a granted claim.
+    fn granted(&mut self, attempt: u32, takes_over: bool) {
+        self.leading.settles = self.policy.settles(attempt);
+        if takes_over {
+            metrics::counter!("oncekey_takeovers_total").increment(1);
+            tracing::warn!(operation = %self.leading.id, attempt, "an unknown outcome is taken over and executed again");
+        }
+    }
+
+    pub(crate) fn call(&self) -> &Call<A> {
         self.call.as_ref().expect("the call is let go of only after its last execution")
     }
 
@@ -223,6 +246,7 @@ impl<A: Send + 'static> Lead<A> {
             store: Arc::clone(&self.node.store),
             clock: Arc::clone(&self.node.clock),
             token,
+            owner: self.node.owner,
             at,
             lease: self.node.settings.lease,
         })
@@ -248,18 +272,38 @@ impl<A: Send + 'static> Lead<A> {
         match (stands, &found.response) {
             (Standing::Completed, Some(response)) => {
                 self.remember(found, response, asked);
-                Judged::Over(Over::Recorded { response: Arc::clone(response), waited })
+                Judged::Over(Over::Recorded { response: Arc::clone(response), waited, repeatable: false })
             }
             (Standing::Completed, None) => Judged::Over(Over::Unreadable),
             // Whoever waited for it gets its answer (W4); whoever comes later runs it again (E8).
             (Standing::Failed, Some(response)) if waited => {
-                Judged::Over(Over::Recorded { response: Arc::clone(response), waited })
+                Judged::Over(Over::Recorded { response: Arc::clone(response), waited, repeatable: true })
             }
             (Standing::Failed, _) => Judged::Replace(seen(false)),
             (Standing::Unknown, _) if fault::broken("execute_lapsed") => Judged::Replace(seen(false)),
-            (Standing::Unknown, _) => Judged::Over(Over::Unknown),
+            (Standing::Unknown, _) if waited => {
+                Judged::Over(Over::Unknown { settles: self.policy.settles(record.attempts) })
+            }
+            (Standing::Unknown, _) => self.judge_unknown(found, trusted),
             (Standing::Processing | Standing::Absent, _) => Judged::Elsewhere,
         }
+    }
+
+    /// What may be done about an unknown outcome, by the policy (E7).
+    fn judge_unknown(&self, found: &Found, trusted: bool) -> Judged {
+        let record = &found.record;
+        let seen = Replaces { token: record.token, state: record.state, expired: false };
+        match self.policy.remedy(record, found.now, trusted) {
+            Remedy::Execute => Judged::Replace(seen),
+            Remedy::Ask { may_execute } => Judged::Ask { seen, may_execute },
+            Remedy::Wait => Judged::Over(Over::Unknown { settles: true }),
+            Remedy::Hold if self.retries() && fault::broken("endless_attempts") => Judged::Replace(seen),
+            Remedy::Hold => Judged::Over(Over::Unknown { settles: false }),
+        }
+    }
+
+    fn retries(&self) -> bool {
+        self.policy.on_unknown == OnUnknown::Retry
     }
 
     fn remember(&self, found: &Found, response: &Arc<RecordedResponse>, asked: Duration) {
@@ -302,7 +346,7 @@ impl<A: Send + 'static> Lead<A> {
                 Judged::Over(over) => Some(over),
                 Judged::Mismatch { recipe_differs: false } => Some(Over::Mismatch),
                 Judged::Mismatch { recipe_differs: true } => Some(Over::InProgress),
-                Judged::Replace(_) | Judged::Elsewhere => None,
+                Judged::Replace(_) | Judged::Ask { .. } | Judged::Elsewhere => None,
             },
             Ok(Ok(None)) => None,
             Ok(Err(oncekey_store::StoreError::Corrupt(_))) => Some(Over::Unreadable),
@@ -320,7 +364,7 @@ impl<A: Send + 'static> Lead<A> {
     ) -> Execution<A> {
         let token = claim.token;
         let attempt = Attempt { id: self.leading.id, number, policy: Arc::clone(&self.policy), claim };
-        let end = End::of(self.work(attempt).await, self.leading.id);
+        let end = End::of(self.work(attempt).await, self.leading.id, self.leading.settles);
         if !matches!(end.over, Over::NotExecuted) {
             self.call = None;
         }
@@ -380,24 +424,27 @@ impl<A: Send + 'static> Lead<A> {
                 return Execution::Handed(Replaces { token, state: State::Failed, expired: false });
             }
             Written::Stands => over,
-            Written::Fenced(found) => match found.and_then(|found| completed_response(*found)) {
-                // An operator said how it ended: everyone gets the same answer from now on.
-                Some(response) => {
-                    let over = Over::Recorded { response, waited: true };
-                    return Execution::Over { ended: first.map(|_| over.clone().into()), over };
-                }
+            Written::Fenced(found) => match found.and_then(|found| governing_end(*found)) {
+                // Someone else governs the record: everyone gets the same answer from now on.
+                Some(over) => return Execution::Over { ended: first.map(|_| over.clone().into()), over },
                 // This execution was answered, but its answer isn't the record's: nobody else may take it for it.
                 None if matches!(over, Over::Recorded { .. }) => Over::InProgress,
                 None => over,
             },
-            Written::GivenUp => Over::Unknown,
+            Written::GivenUp => Over::Unknown { settles: self.leading.settles },
         };
         Execution::Over { ended: first, over }
     }
 }
 
-fn completed_response(found: Found) -> Option<Arc<RecordedResponse>> {
-    found.response.filter(|_| found.record.state == State::Completed)
+/// What the callers of an execution get whose record turns out to be someone else's: the outcome that an operator, a probe
+/// or the execution that took over gave it, or to come back for that (E4).
+fn governing_end(found: Found) -> Option<Over> {
+    match (found.record.state, found.response) {
+        (State::Completed, Some(response)) => Some(Over::Recorded { response, waited: true, repeatable: false }),
+        (State::Processing, _) => Some(Over::InProgress),
+        _ => None,
+    }
 }
 
 /// Gives a caller its answer, once. Whether it is still there doesn't matter: the record has it.

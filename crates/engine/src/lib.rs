@@ -8,9 +8,11 @@
 //! caller that goes away changes nothing, and the outcome is recorded for whoever asks again (E3). The price is that work
 //! can't be cancelled by its caller; it ends by itself or by `upstream_timeout`.
 //!
-//! What it promises is the protocol's `hold`: an execution whose outcome nobody knows is never executed again. What it
-//! can't promise: between the last check of a claim and the first byte of its execution the process can be paused for
-//! longer than the lease (E10). Nobody else executes meanwhile, so that costs a wrong `unknown`, not a second execution.
+//! Under the protocol's `hold` an execution whose outcome nobody knows is never executed again. Under `retry` and `probe`
+//! it is, by a retry that takes the record over with a new token; then the earlier execution's outcome counts no more (E4).
+//! What no policy can promise: between the last check of a claim and the first byte of its execution the process can be
+//! paused for longer than the lease (E10). Under `hold` that costs a wrong `unknown`; under the others a takeover may have
+//! executed meanwhile, and the paused process's byte is a second execution with the same key.
 //!
 //! Without HTTP it runs any async operation once, by the scope and the key it is told, such as a queue's message:
 //!
@@ -46,6 +48,7 @@ mod node;
 mod once;
 mod places;
 mod poller;
+mod probing;
 mod quota;
 mod random;
 mod recorder;
@@ -55,7 +58,7 @@ mod settings;
 mod store_time;
 
 pub use attempt::{Attempt, NotExecuted};
-pub use call::{Call, Ended, Executed, Passed, Unguarded, Work};
+pub use call::{Call, Ended, Executed, Passed, Probe, Probed, Unguarded, Work};
 pub use engine::Engine;
 pub use node::sweep;
 pub use once::{InvalidJob, Job, Once};

@@ -62,6 +62,7 @@ impl<A: Send + 'static> Node<A> {
     ) -> Result<Arc<Self>, StoreError> {
         // There from the start, so that an alert sees zero and not nothing.
         metrics::counter!("oncekey_fenced_writes_total").increment(0);
+        metrics::counter!("oncekey_takeovers_total").increment(0);
         metrics::gauge!("oncekey_store_clock_ahead").set(0.0);
         let owner = OwnerId::from_bytes(random::bits());
         let asked = clock.elapsed();

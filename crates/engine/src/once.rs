@@ -90,7 +90,7 @@ impl Job {
         let origin = Origin { route: self.policy.route.clone(), method: "JOB".to_owned(), path: self.name.to_string() };
         let (identity, policy) = (self.identity.clone(), Arc::clone(&self.policy));
         let refingerprint = Arc::new(move |recipe: &Recipe| self.fingerprint(recipe));
-        Call { identity, fingerprint, refingerprint, origin, policy, work, unguarded: None }
+        Call { identity, fingerprint, refingerprint, origin, policy, work, unguarded: None, probe: None }
     }
 }
 
@@ -188,7 +188,7 @@ impl From<Ended<Bytes>> for Once {
             Ended::InProgress => Self::InProgress,
             Ended::Mismatch => Self::Mismatch,
             Ended::Unguarded(Passed::Answered(result)) => Self::Done { result: Some(result), replayed: false },
-            Ended::Unknown | Ended::Unguarded(Passed::Ambiguous(_)) => Self::Unknown,
+            Ended::Unknown { .. } | Ended::Unguarded(Passed::Ambiguous(_)) => Self::Unknown,
             Ended::NotExecuted | Ended::Unguarded(Passed::NotExecuted(_)) => Self::NothingDone,
             Ended::Overloaded => Self::Overloaded,
             Ended::QuotaExceeded => Self::QuotaExceeded,

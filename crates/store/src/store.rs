@@ -58,7 +58,7 @@ pub trait Store: Send + Sync + 'static {
     /// the filter's state is compared with what a record counts as ([`oncekey_core::standing`]).
     async fn list(&self, filter: &Filter, cursor: Option<Cursor>, limit: u32) -> Result<Page, StoreError>;
 
-    /// An operator's verdict on a record that is, or counts as, `unknown` (A3).
+    /// An operator's verdict on a record that is, or counts as, `unknown` (A3), or what the upstream says of it (E7).
     async fn resolve(&self, id: RecordId, resolution: Resolution) -> Result<Resolved, StoreError>;
 
     /// Deletes a record unless it is `processing` under a live claim.
@@ -222,7 +222,7 @@ pub struct Listed {
     pub now: Timestamp,
 }
 
-/// An operator's verdict (A3).
+/// An operator's verdict (A3). That an operation took effect is also said by a probe (E7).
 #[derive(Clone, Debug)]
 pub enum Resolution {
     /// It took effect; retries get this response. Installs `token`.

@@ -6,8 +6,9 @@ use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderName, Request, Response, response};
 use http_body::{Body, Frame};
-use http_body_util::BodyExt;
+use http_body_util::{BodyExt, StreamBody};
 use oncekey_core::policy::{Policy, Timing, Verdict};
+use oncekey_core::RecordId;
 use oncekey_core::response::{RecordedBody, RecordedResponse, end_to_end, strip_own};
 use oncekey_engine::{Attempt, Executed, NotExecuted};
 use parking_lot::Mutex;
@@ -44,7 +45,7 @@ impl<S> Inner<S> {
         R: Body<Data = Bytes> + Send + 'static,
         R::Error: Into<BodyError>,
     {
-        let policy = Arc::clone(&attempt.policy);
+        let (policy, id) = (Arc::clone(&attempt.policy), attempt.id);
         let give_up = Instant::now() + policy.timing.upstream_timeout;
         let mut service = self.service.lock().clone();
         if let Err(proof) = ready(&mut service, &policy.timing).await {
@@ -59,7 +60,7 @@ impl<S> Inner<S> {
             Err(error) => return failed(&*error.into()),
         };
         let (head, body) = response.into_parts();
-        let arrived = Arrived::new(head, self.key_header.clone(), policy);
+        let arrived = Arrived::new(head, id, self.key_header.clone(), policy);
         if arrived.streams(&body) {
             return arrived.streaming(Begun::default(), body, give_up);
         }
@@ -82,6 +83,12 @@ impl<S> Inner<S> {
         while let Some(frame) = body.frame().await {
             let frame = match frame {
                 Ok(frame) => frame,
+                // What the upstream said of it itself stands, and the answer is delivered as it is: cut short (E11).
+                Err(error) if arrived.told.is_some_and(|verdict| verdict != Verdict::Unknown) => {
+                    let pieces = vec![Frame::data(held.into_bytes())];
+                    let cut = StreamBody::new(futures_util::stream::iter([Err::<Frame<Bytes>, _>(error)]));
+                    return arrived.streaming(Begun { pieces, share }, cut, give_up);
+                }
                 Err(error) => {
                     return Executed::Ambiguous(format!("its answer was cut short: {}", with_causes(&*error)));
                 }
@@ -152,15 +159,21 @@ where
 struct Arrived {
     /// Its fields are those that go on: end to end, and none of oncekey's own (R2, R3).
     head: response::Parts,
+    /// What the upstream says itself that it means (E11).
+    told: Option<Verdict>,
     key_header: HeaderName,
     policy: Arc<Policy>,
 }
 
 impl Arrived {
-    fn new(mut head: response::Parts, key_header: HeaderName, policy: Arc<Policy>) -> Self {
+    fn new(mut head: response::Parts, id: RecordId, key_header: HeaderName, policy: Arc<Policy>) -> Self {
         head.headers = end_to_end(&head.headers);
+        let told = policy.recording.told(&head.headers).unwrap_or_else(|error| {
+            tracing::warn!(operation = %id, %error, "the upstream's own verdict is ignored");
+            None
+        });
         strip_own(&mut head.headers, &key_header);
-        Self { head, key_header, policy }
+        Self { head, told, key_header, policy }
     }
 
     /// Whether the answer is given as it arrives (R7), as far as its head tells.
@@ -175,7 +188,8 @@ impl Arrived {
     }
 
     fn verdict(&self, trailers: Option<&HeaderMap>) -> Verdict {
-        grpc::verdict(self.head.status, &self.head.headers, trailers, &self.policy.recording)
+        let by_status = || grpc::verdict(self.head.status, &self.head.headers, trailers, &self.policy.recording);
+        self.told.unwrap_or_else(by_status)
     }
 
     fn recorded(&self, body: RecordedBody) -> RecordedResponse {

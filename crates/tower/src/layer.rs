@@ -246,7 +246,7 @@ impl Guarded {
         R: Body<Data = Bytes> + Send + 'static,
         R::Error: Into<BodyError>,
     {
-        let Route { guard, policy, .. } = self.route();
+        let Route { guard, policy, probe, .. } = self.route();
         let inner = Arc::new(Inner {
             service: Mutex::new(inner),
             key_header: guard.key_header.clone(),
@@ -271,6 +271,7 @@ impl Guarded {
             policy: Arc::clone(policy),
             work,
             unguarded,
+            probe: probe.clone(),
         }
     }
 
@@ -287,9 +288,9 @@ impl Guarded {
                 answer::sign(first.headers_mut(), sent, id);
                 return (executed(verdict), first);
             }
-            Ended::Replayed { response, waited } => {
+            Ended::Replayed { response, waited, repeatable } => {
                 let outcome = if waited { Counted::Waited } else { Counted::Replayed };
-                match self.replay(&response, sent, id) {
+                match self.replay(&response, repeatable, sent, id) {
                     Ok(replay) => return (outcome, replay),
                     Err(problem) if problem.code == Code::Overloaded => (Counted::Rejected, problem),
                     Err(problem) if problem.code == Code::InProgress => (Counted::InProgress, problem),
@@ -299,7 +300,8 @@ impl Guarded {
             Ended::Unguarded(passed) => return (Counted::Unguarded, self.passed(passed, sent)),
             Ended::InProgress => (Counted::InProgress, Problem::new(Code::InProgress)),
             Ended::Mismatch => (Counted::Mismatch, Problem::new(Code::KeyReused)),
-            Ended::Unknown => (Counted::Unknown, Problem::new(Code::OutcomeUnknown)),
+            Ended::Unknown { settles: true } => (Counted::Unknown, Problem::unknown_for_now()),
+            Ended::Unknown { settles: false } => (Counted::Unknown, Problem::new(Code::OutcomeUnknown)),
             Ended::NotExecuted => (Counted::Failed, Problem::new(Code::UpstreamUnreachable)),
             Ended::Overloaded => (Counted::Rejected, Problem::new(Code::Overloaded)),
             Ended::QuotaExceeded => {
@@ -314,14 +316,12 @@ impl Guarded {
     fn replay(
         &self,
         response: &RecordedResponse,
+        repeatable: bool,
         sent: &SentKey,
         id: RecordId,
     ) -> Result<Response<ResponseBody>, Problem> {
-        let recording = &self.route().policy.recording;
         // Whoever waited for a streamed answer after which a retry may run has nothing to get but that retry (W4, E8).
-        if response.body == RecordedBody::NotStored
-            && grpc::verdict(response.status, &response.headers, None, recording) != Verdict::Completed
-        {
+        if response.body == RecordedBody::NotStored && repeatable {
             return Err(Problem::new(Code::InProgress));
         }
         answer::replay(response, self.shared.budget.responses(), sent, id)

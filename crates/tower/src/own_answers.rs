@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, HeaderName, HeaderValue, Response};
-use oncekey_core::problem::{Code, Problem, Style};
+use oncekey_core::problem::{Problem, Style};
 
 use crate::answer::{OPERATION_ID, ascii};
 use crate::body::ResponseBody;
@@ -33,10 +33,7 @@ pub fn problem_response(problem: &Problem, own: &OwnAnswers, retry_after: Option
     if let Some(id) = problem.operation_id {
         headers.insert(OPERATION_ID, ascii(id));
     }
-    let temporary =
-        [Code::InProgress, Code::UpstreamUnreachable, Code::StoreUnavailable, Code::Overloaded, Code::QuotaExceeded];
-    let temporary = temporary.contains(&problem.code);
-    if let Some(retry_after) = retry_after.filter(|_| temporary) {
+    if let Some(retry_after) = retry_after.filter(|_| problem.passes) {
         headers.insert(RETRY_AFTER, seconds(retry_after));
     }
     answer

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use http::{HeaderName, Method};
 use oncekey_core::policy::Policy;
 use oncekey_core::{KeyFormat, Recipe, Scope, ScopeSource};
+use oncekey_engine::Probe;
 
 use crate::scope::ScopeReader;
 
@@ -23,6 +24,8 @@ pub struct Route {
     pub policy: Arc<Policy>,
     /// How oncekey's own answers look.
     pub own_answers: OwnAnswers,
+    /// Asks the upstream about unknown outcomes, where the policy says so (E7).
+    pub probe: Option<Probe>,
 }
 
 impl Default for Route {
@@ -35,6 +38,7 @@ impl Default for Route {
             guard: Guard::default(),
             policy: Arc::default(),
             own_answers: OwnAnswers::default(),
+            probe: None,
         }
     }
 }

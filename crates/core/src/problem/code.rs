@@ -148,6 +148,18 @@ impl Code {
         }
     }
 
+    /// Whether it usually passes by itself, so that `Retry-After` makes sense.
+    pub(super) const fn passes(self) -> bool {
+        matches!(
+            self,
+            Self::InProgress
+                | Self::UpstreamUnreachable
+                | Self::StoreUnavailable
+                | Self::Overloaded
+                | Self::QuotaExceeded
+        )
+    }
+
     /// The problem's short name, the same each time.
     pub const fn title(self) -> &'static str {
         match self {

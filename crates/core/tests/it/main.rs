@@ -15,4 +15,5 @@ mod response;
 mod scope;
 mod standing;
 mod transition;
+mod unknowns;
 mod vectors;

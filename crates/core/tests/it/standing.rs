@@ -15,7 +15,7 @@ const UNKNOWN_TTL: u64 = 500;
 /// When a lapse that nobody wrote down expires.
 const UNNOTICED: i64 = 1_500;
 
-fn record(state: State, expires: Option<i64>) -> Record {
+pub(crate) fn record(state: State, expires: Option<i64>) -> Record {
     let at = Timestamp::from_micros;
     Record {
         identity: Identity {

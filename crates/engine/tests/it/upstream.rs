@@ -97,6 +97,7 @@ impl Upstream {
             policy: Arc::new(policy),
             work: self.work(),
             unguarded: None,
+            probe: None,
         }
     }
 

@@ -90,7 +90,7 @@ pub(crate) async fn said(calls: Vec<JoinHandle<Ended<u32>>>) -> Vec<String> {
 pub(crate) fn say(ended: &Ended<u32>) -> String {
     match ended {
         Ended::Executed { first, .. } => format!("first {first}"),
-        Ended::Replayed { response, waited } => {
+        Ended::Replayed { response, waited, .. } => {
             let body = match &response.body {
                 RecordedBody::Stored(body) => String::from_utf8_lossy(body).into_owned(),
                 RecordedBody::NotStored => "not stored".to_owned(),
@@ -99,7 +99,8 @@ pub(crate) fn say(ended: &Ended<u32>) -> String {
         }
         Ended::InProgress => "in progress".to_owned(),
         Ended::Mismatch => "mismatch".to_owned(),
-        Ended::Unknown => "unknown".to_owned(),
+        Ended::Unknown { settles: false } => "unknown".to_owned(),
+        Ended::Unknown { settles: true } => "unknown for now".to_owned(),
         Ended::NotExecuted => "not executed".to_owned(),
         Ended::QuotaExceeded => "quota exceeded".to_owned(),
         Ended::Overloaded => "overloaded".to_owned(),

@@ -161,6 +161,7 @@ pub(crate) fn governed(path: &str, change: impl FnOnce(&mut Policy)) -> Route {
         guard: Guard::default(),
         policy: Arc::new(policy),
         own_answers: OwnAnswers::default(),
+        probe: None,
     }
 }
 
