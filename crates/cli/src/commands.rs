@@ -37,7 +37,8 @@ fn loaded(sources: &Sources) -> Result<Loaded, Failure> {
 
 /// The gateway, until a signal ends it.
 async fn serve(sources: Sources) -> Result<(), Failure> {
-    let loaded = loaded(&sources)?;
+    let mut loaded = loaded(&sources)?;
+    loaded.read_probe_fields(&sources.environment).map_err(Failure::usage)?;
     let token = loaded.admin_token(&sources.environment).map_err(Failure::usage)?;
     for warning in &loaded.warnings {
         tracing::warn!("{warning}");

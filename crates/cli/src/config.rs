@@ -7,13 +7,13 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::HeaderName;
+use http::{HeaderMap, HeaderName};
 use oncekey_core::{Namespace, PromiseClass};
 use oncekey_tower::{Guard, OwnAnswers, Route};
 
 use crate::jwt::{JwtConfig, Tokens};
 use crate::scopes::ScopeFrom;
-use crate::settings::{SecretRef, StoreUrl, Upstream};
+use crate::settings::{ProbeHeaders, ProbeUrl, SecretRef, StoreUrl, Upstream};
 
 /// What `oncekey` runs on.
 #[derive(Clone, Debug)]
@@ -134,8 +134,21 @@ pub(crate) struct GuardedRoute {
     pub(crate) route: Route,
     /// Where its scope is read from.
     pub(crate) scope: Vec<ScopeFrom>,
+    /// How its unknown outcomes are asked about, if they are (E7).
+    pub(crate) probe: Option<ProbeConfig>,
     /// Refuse to start on less (G2).
     pub(crate) require: Option<PromiseClass>,
+}
+
+/// How unknown outcomes are asked about.
+#[derive(Clone, Debug)]
+pub(crate) struct ProbeConfig {
+    /// Where.
+    pub(crate) url: ProbeUrl,
+    /// With which fields, and where their secrets are kept.
+    pub(crate) headers: ProbeHeaders,
+    /// Those fields once their secrets were read; empty before.
+    pub(crate) fields: HeaderMap,
 }
 
 impl GuardedRoute {

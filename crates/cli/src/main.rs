@@ -17,6 +17,7 @@ mod manual;
 mod opening;
 mod operator;
 mod output;
+mod probe;
 mod scopes;
 #[cfg(test)]
 mod scripted;

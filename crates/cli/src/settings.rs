@@ -11,6 +11,8 @@ mod file;
 mod kind;
 mod outside;
 mod place;
+mod probe_headers;
+mod probe_url;
 mod quantity;
 mod reload;
 mod show;
@@ -29,6 +31,8 @@ pub(crate) use address::{Secret, SecretRef, StoreUrl, Upstream};
 pub(crate) use environment::Environment;
 pub(crate) use outside::Flag;
 pub(crate) use place::{Refused, Remark};
+pub(crate) use probe_headers::ProbeHeaders;
+pub(crate) use probe_url::ProbeUrl;
 pub(crate) use quantity::duration as parse_duration;
 pub(crate) use reload::{Reloaded, reload};
 pub(crate) use stated::{Layer, Stated, StatedRoute};
@@ -82,6 +86,19 @@ impl Loaded {
         let place = Values::new([&self.stated.top]).place("admin.token");
         let refused = |what: String| Refused(vec![Remark::new(place, "admin.token", what)]);
         kept.read(environment).map(Some).map_err(refused)
+    }
+
+    /// Reads the fields that each route's probes are sent with, secrets included.
+    pub(crate) fn read_probe_fields(&mut self, environment: &Environment) -> Result<(), Refused> {
+        for (number, guarded) in self.config.routes.iter_mut().enumerate() {
+            let Some(probe) = &mut guarded.probe else { continue };
+            let own = self.stated.routes.get(number).map_or(&self.stated.defaults, |route| &route.own);
+            probe.fields = probe.headers.read(environment).map_err(|what| {
+                let place = Values::new([own, &self.stated.defaults]).place("probe_headers").clone();
+                Refused(vec![Remark::new(&place, "route.probe_headers", what)])
+            })?;
+        }
+        Ok(())
     }
 }
 

@@ -26,7 +26,9 @@ impl<A> End<A> {
     pub(crate) fn of(executed: Executed<A>, id: RecordId, settles: bool) -> Self {
         let unknown = Over::Unknown { settles };
         match executed {
-            Executed::Answered { first, response, verdict } => Self::answered((first, None), response, verdict, unknown),
+            Executed::Answered { first, response, verdict } => {
+                Self::answered((first, None), response, verdict, unknown)
+            }
             Executed::Streaming { first, response, verdict, rest } => {
                 Self::answered((first, Some(rest)), response, verdict, unknown)
             }

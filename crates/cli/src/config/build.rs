@@ -4,15 +4,18 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use http::StatusCode;
-use oncekey_core::policy::{OnStoreError, Policy, Recording, Timing};
+use http::{HeaderMap, StatusCode};
+use oncekey_core::policy::{OnStoreError, OnUnknown, Policy, Recording, Timing};
 use oncekey_core::problem::{Profile, Style};
 use oncekey_core::{KeyFormat, PromiseClass, Recipe};
 use oncekey_tower::{Guard, OwnAnswers, Route, Routes};
 
-use super::{AdminConfig, Config, Drain, GuardedRoute, Limits, StoreConfig, SweepConfig, UpstreamConfig, UpstreamHttp};
+use super::{
+    AdminConfig, Config, Drain, GuardedRoute, Limits, ProbeConfig, StoreConfig, SweepConfig, UpstreamConfig,
+    UpstreamHttp,
+};
 use crate::jwt::JwtConfig;
-use crate::settings::{Layer, Remark, Stated, StatedRoute, Value, Values, built_in_route};
+use crate::settings::{Layer, ProbeHeaders, Remark, Stated, StatedRoute, Value, Values, built_in_route};
 
 impl Config {
     /// The configuration that was stated, or what is wrong with its routes.
@@ -116,6 +119,8 @@ fn guarded(values: &Values<'_>) -> GuardedRoute {
         recording: recording(values),
         max_waiters: narrowed(values.count("max_waiters")),
         on_store_error: if values.word("on_store_error") == "open" { OnStoreError::Open } else { OnStoreError::Closed },
+        on_unknown: on_unknown(values),
+        max_attempts: narrowed(values.count("max_attempts")),
     };
     let route = Route {
         methods: values.methods("methods"),
@@ -123,8 +128,35 @@ fn guarded(values: &Values<'_>) -> GuardedRoute {
         guard: guard(values),
         policy: Arc::new(policy),
         own_answers: own_answers(values),
+        probe: None,
     };
-    GuardedRoute { route, scope: values.scope("scope"), require: require(values) }
+    GuardedRoute { route, scope: values.scope("scope"), probe: probe(values), require: require(values) }
+}
+
+fn on_unknown(values: &Values<'_>) -> OnUnknown {
+    match values.word("on_unknown") {
+        "retry" => OnUnknown::Retry,
+        "probe" => OnUnknown::Probe {
+            settle: match values.optional("probe_settle") {
+                Some(Value::Duration(settle)) => *settle,
+                _ => values.duration("upstream_timeout"),
+            },
+        },
+        _ => OnUnknown::Hold,
+    }
+}
+
+fn probe(values: &Values<'_>) -> Option<ProbeConfig> {
+    let headers = match values.optional("probe_headers") {
+        Some(Value::ProbeHeaders(headers)) => headers.clone(),
+        _ => ProbeHeaders::default(),
+    };
+    match (values.word("on_unknown"), values.optional("probe_url")) {
+        ("probe", Some(Value::ProbeUrl(url))) => {
+            Some(ProbeConfig { url: url.clone(), headers, fields: HeaderMap::new() })
+        }
+        _ => None,
+    }
 }
 
 fn own_answers(values: &Values<'_>) -> OwnAnswers {
@@ -178,6 +210,7 @@ fn recording(values: &Values<'_>) -> Recording {
         stream: values.flag("stream"),
         store_set_cookie: values.flag("store_set_cookie"),
         drop_headers: values.headers("drop_headers"),
+        trust_outcome: values.flag("trust_outcome"),
     }
 }
 

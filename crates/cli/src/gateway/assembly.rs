@@ -6,7 +6,7 @@ use std::sync::Arc;
 use http::Response;
 use oncekey_engine::Engine;
 use oncekey_store::Clock;
-use oncekey_tower::{Budget, Idempotency, IdempotencyLayer, ResponseBody, Routes};
+use oncekey_tower::{Budget, Idempotency, IdempotencyLayer, ResponseBody, Route, Routes};
 use tower::Layer;
 
 use crate::config::{Config, GuardedRoute};
@@ -15,6 +15,7 @@ use crate::exit::Failure;
 use crate::fields::Protected;
 use crate::front::{Refusals, Serving};
 use crate::jwt::Tokens;
+use crate::probe;
 use crate::upstream::{Upstream, UpstreamOptions};
 
 /// What requests go to.
@@ -43,7 +44,8 @@ impl Assembly {
 
     /// What answers requests under a configuration, whose scopes `tokens` verifies. The counters of its routes are there from now on.
     pub(super) fn serving(&self, config: &Config, tokens: Option<&Arc<Tokens>>) -> Result<Serving<Service>, Failure> {
-        let routes = config.routes.iter().map(|guarded| guarded.readable(tokens)).collect();
+        let route = |guarded: &GuardedRoute| Ok(Route { probe: probe::of_route(guarded)?, ..guarded.readable(tokens) });
+        let routes = config.routes.iter().map(route).collect::<Result<_, String>>().map_err(Failure::failed)?;
         let routes = Routes::new(routes).map_err(Failure::usage)?;
         let refusals = Refusals { own_answers: config.own_answers.clone(), retry_after: config.retry_after };
         Ok(Serving { service: self.layer.with_routes(routes).layer(self.upstream(config)), refusals })

@@ -1,12 +1,12 @@
 //! The classes of promise in force: worked out at start, enforced by `require`, watched ever after (rules G).
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use oncekey_admin::publish_class;
 use oncekey_admin::view::Classes;
 use oncekey_core::PromiseClass;
+use oncekey_core::policy::Shortfall;
 use oncekey_store::{Promise, Store};
 use parking_lot::Mutex;
 use tokio::sync::watch;
@@ -21,9 +21,27 @@ const EVERY: Duration = Duration::from_mins(1);
 /// What is promised at present.
 pub(super) struct Promises {
     store: Arc<dyn Store>,
-    /// What the store promised when it was last asked, and the routes' labels.
-    known: Mutex<(Promise, Vec<String>)>,
+    /// What the store promised when it was last asked, and what the routes make of that.
+    known: Mutex<(Promise, Vec<Ceiling>)>,
     present: watch::Sender<Classes>,
+}
+
+/// A route, and the most that its policy lets it promise (G1).
+struct Ceiling {
+    route: String,
+    shortfalls: Vec<Shortfall>,
+}
+
+impl Ceiling {
+    fn of(guarded: &GuardedRoute) -> Self {
+        let policy = &guarded.route.policy;
+        Self { route: policy.route.clone(), shortfalls: policy.shortfalls() }
+    }
+
+    /// What the route promises on a store that promises `store`.
+    fn class(&self, store: PromiseClass) -> PromiseClass {
+        self.shortfalls.iter().map(|shortfall| shortfall.class).chain([store]).min().unwrap_or(store)
+    }
 }
 
 impl Promises {
@@ -36,24 +54,33 @@ impl Promises {
         Ok(promises)
     }
 
-    /// Works the classes of other routes out and prints them. Refused, with nothing changed, where a route requires more than the
-    /// store promised when it was last asked (G2).
+    /// Works the classes of other routes out and prints them. Refused, with nothing changed, where a route requires more than it
+    /// gets from the store as it promised when it was last asked (G2).
     pub(super) fn reroute(&self, routes: &[GuardedRoute]) -> Result<(), Failure> {
         let mut known = self.known.lock();
-        let (promise, labels) = &mut *known;
-        for guarded in routes {
-            require(guarded, promise)?;
+        let (promise, ceilings) = &mut *known;
+        let new: Vec<_> = routes.iter().map(Ceiling::of).collect();
+        for (guarded, ceiling) in routes.iter().zip(&new) {
+            require(guarded.require, ceiling, promise)?;
         }
-        *labels = routes.iter().map(|guarded| guarded.route.policy.route.clone()).collect();
-        for route in &*labels {
-            tracing::info!(route, class = %promise.class, "promised");
+        *ceilings = new;
+        for ceiling in &*ceilings {
+            let (route, class) = (&ceiling.route, ceiling.class(promise.class));
+            tracing::info!(route, %class, "promised");
+            for Shortfall { class, setting } in &ceiling.shortfalls {
+                tracing::warn!(route, %class, "with {setting} a route promises no more than this");
+            }
         }
         for shortfall in &promise.shortfalls {
             tracing::warn!(class = %promise.class, "{shortfall}");
         }
-        self.present.send_replace(classes(labels, promise.class));
-        publish_class(promise.class);
+        self.publish(classes(ceilings, promise.class));
         Ok(())
+    }
+
+    fn publish(&self, classes: Classes) {
+        publish_class(classes.lowest());
+        self.present.send_replace(classes);
     }
 
     pub(super) fn watch(&self) -> watch::Receiver<Classes> {
@@ -80,28 +107,33 @@ impl Promises {
             return;
         }
         if now < before {
-            tracing::error!(%before, %now, shortfalls, "the promise has fallen");
+            tracing::error!(%before, %now, shortfalls, "the store's promise has fallen");
         } else {
-            tracing::info!(%before, %now, "the promise has risen");
+            tracing::info!(%before, %now, "the store's promise has risen");
         }
-        self.present.send_replace(classes(&known.1, now));
-        publish_class(now);
+        self.publish(classes(&known.1, now));
     }
 }
 
-/// On this version's policies (`hold`, `closed`) a route promises what its store does.
-fn classes(routes: &[String], class: PromiseClass) -> Classes {
-    Classes::new(class, routes.iter().map(|route| (route.clone(), class)).collect::<BTreeMap<_, _>>())
+fn classes(routes: &[Ceiling], store: PromiseClass) -> Classes {
+    Classes::new(store, routes.iter().map(|ceiling| (ceiling.route.clone(), ceiling.class(store))).collect())
 }
 
-fn require(guarded: &GuardedRoute, promise: &Promise) -> Result<(), Failure> {
-    match guarded.require {
-        Some(required) if promise.class < required => Err(Failure::usage(format_args!(
-            "route {}: require = \"{required}\", and the store promises {} only. {}",
-            guarded.route.policy.route,
+/// Refuses a route that gets less than it requires, naming what keeps it from that: the store's settings, or its own.
+fn require(required: Option<PromiseClass>, ceiling: &Ceiling, promise: &Promise) -> Result<(), Failure> {
+    let route = &ceiling.route;
+    let Some(required) = required else { return Ok(()) };
+    if promise.class < required {
+        return Err(Failure::usage(format_args!(
+            "route {route}: require = \"{required}\", and the store promises {} only. {}",
             promise.class,
             promise.shortfalls.join(" ")
+        )));
+    }
+    match ceiling.shortfalls.iter().find(|shortfall| shortfall.class < required) {
+        Some(Shortfall { class, setting }) => Err(Failure::usage(format_args!(
+            "route {route}: require = \"{required}\", and with {setting} no more than {class} is promised"
         ))),
-        _ => Ok(()),
+        None => Ok(()),
     }
 }

@@ -62,7 +62,8 @@ impl Reload {
     async fn try_run(&mut self, sources: Sources) -> Result<(), Failure> {
         let running = self.running.clone();
         let read = spawn_blocking(move || {
-            let reloaded = reload(&sources, &running)?;
+            let mut reloaded = reload(&sources, &running)?;
+            reloaded.loaded.read_probe_fields(&sources.environment)?;
             let token = reloaded.loaded.admin_token(&sources.environment)?;
             Ok::<_, Refused>((reloaded, token))
         });

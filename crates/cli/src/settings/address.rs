@@ -158,6 +158,15 @@ impl SecretRef {
     /// Reads the secret: visible ASCII, since it travels in a header field. Errors say what is missing, never what was
     /// found.
     pub(crate) fn read(&self, environment: &Environment) -> Result<Secret, String> {
+        self.read_with(environment, &[])
+    }
+
+    /// Reads a secret that is a field's whole value, and may hold spaces therefore (`Bearer …`).
+    pub(crate) fn read_field(&self, environment: &Environment) -> Result<Secret, String> {
+        self.read_with(environment, b" ")
+    }
+
+    fn read_with(&self, environment: &Environment, also: &[u8]) -> Result<Secret, String> {
         let text = match self {
             Self::Environment(name) => environment.get(name)?.ok_or_else(|| format!("{name} is not set"))?.to_owned(),
             Self::File(path) => std::fs::read_to_string(path)
@@ -168,7 +177,7 @@ impl SecretRef {
         if text.is_empty() {
             return Err(format!("{self} is empty"));
         }
-        if text.len() > LONGEST_SECRET || !text.bytes().all(|byte| byte.is_ascii_graphic()) {
+        if text.len() > LONGEST_SECRET || !text.bytes().all(|byte| byte.is_ascii_graphic() || also.contains(&byte)) {
             return Err(format!("{self} must hold 1 to {LONGEST_SECRET} visible ASCII characters"));
         }
         Ok(Secret(text))

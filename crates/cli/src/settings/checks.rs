@@ -11,6 +11,7 @@ use super::environment::Environment;
 use super::place::Remark;
 use super::stated::{Layer, Stated};
 use super::table::{Level, find};
+use super::value::Value;
 use super::values::Values;
 use crate::config::Config;
 use crate::scopes::ScopeFrom;
@@ -38,6 +39,7 @@ pub(crate) fn check(config: &Config, stated: &Stated, environment: &Environment)
     for route in &stated.routes {
         check.route(&Values::new([&route.own, &stated.defaults]));
     }
+    check.idle_probes(stated);
     // What the defaults say is found once for each route that doesn't say otherwise.
     let mut findings = check.findings;
     for remarks in [&mut findings.refused, &mut findings.warned] {
@@ -139,6 +141,7 @@ impl Check<'_> {
                         retries executes again (D1)";
             self.warn(values, "on_store_error", text);
         }
+        self.unknowns(values);
         let (day, ttl) = (Duration::from_hours(24), values.duration("ttl"));
         if ttl < day {
             self.warn(values, "ttl", "under 24h: a retry that comes later executes again");
@@ -204,6 +207,55 @@ impl Check<'_> {
         }
     }
 
+    /// Combinations of what happens to unknown outcomes (E7).
+    fn unknowns(&mut self, values: &Values<'_>) {
+        let on_unknown = values.word("on_unknown");
+        if on_unknown == "hold" {
+            return;
+        }
+        if values.count("max_attempts") == 1 {
+            let text = "1 leaves nothing to execute again after an unknown outcome (E7)";
+            self.warn(values, "max_attempts", text);
+        }
+        if on_unknown == "probe" {
+            self.probe(values);
+        }
+    }
+
+    fn probe(&mut self, values: &Values<'_>) {
+        match values.optional("probe_url") {
+            Some(Value::ProbeUrl(url)) if !url.names_scope() && values.scope("scope").iter().any(names_many) => {
+                let text = "names no {scope}: scopes that use one key are told of each other's operations";
+                self.warn(values, "probe_url", text);
+            }
+            Some(_) => {}
+            None => self.refuse(values, "on_unknown", "\"probe\" needs `probe_url`; allowed without it: hold, retry"),
+        }
+        let settle = values.optional("probe_settle");
+        if matches!(settle, Some(Value::Duration(settle)) if *settle < values.duration("upstream_timeout")) {
+            let text = "shorter than `upstream_timeout`: a 404 may be believed while the execution is still under way";
+            self.warn(values, "probe_settle", text);
+        }
+    }
+
+    /// What only a probe uses, where no route probes. In `[defaults]` it may serve some routes and not others.
+    fn idle_probes(&mut self, stated: &Stated) {
+        let none = Layer::new();
+        let owns: Vec<_> = stated.routes.iter().map(|route| &route.own).collect();
+        let probes = |own: &&Layer| Values::new([*own, &stated.defaults]).word("on_unknown") == "probe";
+        let all = if owns.is_empty() { vec![&none] } else { owns };
+        let idle = all.iter().filter(|own| !probes(own)).copied();
+        let defaults = (!all.iter().any(probes)).then_some(&stated.defaults);
+        for layer in idle.chain(defaults) {
+            for name in ["probe_url", "probe_headers", "probe_settle"] {
+                if layer.contains_key(name) {
+                    let text = "is used with `on_unknown = \"probe\"` only";
+                    self.refuse(&Values::new([layer]), name, text);
+                }
+            }
+        }
+    }
+
     fn statuses(&mut self, values: &Values<'_>) {
         let (retry, unknown) = (values.statuses("retry_status"), values.statuses("unknown_status"));
         if retry.codes().any(|code| code < 300) {
@@ -215,6 +267,11 @@ impl Check<'_> {
             self.warn(values, "retry_status", text);
         }
     }
+}
+
+/// Whether a source yields more than one scope.
+fn names_many(source: &ScopeFrom) -> bool {
+    !matches!(source, ScopeFrom::Request(ScopeSource::Static(_)))
 }
 
 fn remark(values: &Values<'_>, name: &str, text: impl Into<String>) -> Remark {

@@ -6,7 +6,7 @@ mod scalars;
 
 use oncekey_core::Namespace;
 
-use fields::{answer_headers, type_base};
+use fields::{answer_headers, probe_headers, type_base};
 use lists::{
     added_header, fingerprint_header, header, items, method, pointer, scope_source, some, some_text, statuses,
 };
@@ -54,6 +54,10 @@ pub(crate) enum Kind {
     Headers,
     /// Header fields of oncekey's own answers.
     AnswerHeaders,
+    /// See [`super::probe_url::ProbeUrl`].
+    ProbeUrl,
+    /// Header fields of a probe.
+    ProbeHeaders,
     /// What a problem's `type` begins with.
     TypeBase,
     /// Header names that may go into a fingerprint.
@@ -116,6 +120,10 @@ impl Kind {
                 "a table of header names and values, or a list of \"NAME: VALUE\"; none that oncekey sets itself"
                     .to_owned()
             }
+            Self::ProbeUrl => {
+                "http://HOST[:PORT]/PATH or https://…; {key}, {scope} and {operation_id} stand for values".to_owned()
+            }
+            Self::ProbeHeaders => "a table of header names and values; a value may be env:NAME or file:PATH".to_owned(),
             Self::TypeBase => "a URI or a path, to which the code is added".to_owned(),
             Self::FingerprintHeaders => "a list of header names, without Authorization".to_owned(),
             Self::Pointers => "a list of JSON pointers (RFC 6901), like \"/meta/trace\"".to_owned(),
@@ -139,7 +147,7 @@ impl Kind {
             | Self::Scope
             | Self::Statuses
             | Self::Methods => Written::list(text),
-            Self::AnswerHeaders => Written::table_or_lines(text),
+            Self::AnswerHeaders | Self::ProbeHeaders => Written::table_or_lines(text),
             _ => Written::Text(text.to_owned()),
         }
     }
@@ -168,6 +176,8 @@ impl Kind {
             Self::KeyHeaders => items(written, added_header).map(Value::Headers),
             Self::Headers => items(written, header).map(Value::Headers),
             Self::AnswerHeaders => answer_headers(written).map(Value::Fields),
+            Self::ProbeUrl => parsed(written).map(Value::ProbeUrl),
+            Self::ProbeHeaders => probe_headers(written).map(Value::ProbeHeaders),
             Self::TypeBase => type_base(text(written)?).map(Value::Text),
             Self::FingerprintHeaders => items(written, fingerprint_header).map(Value::Headers),
             Self::Pointers => items(written, pointer).map(Value::Pointers),

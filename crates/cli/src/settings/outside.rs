@@ -1,5 +1,7 @@
 //! The sources outside the file: environment variables and flags.
 
+use std::collections::BTreeMap;
+
 use super::address::SecretRef;
 use super::environment::Environment;
 use super::kind::Kind;
@@ -78,7 +80,8 @@ fn reference(setting: &Setting, variable: &str, text: &str) -> Result<String, St
 /// `env:` reference names is the user's own.
 pub(crate) fn strangers(environment: &Environment, stated: &Stated) -> (Vec<Remark>, Vec<Remark>) {
     let known: Vec<String> = SETTINGS.iter().filter_map(Setting::variable).collect();
-    let referred: Vec<&str> = stated.top.values().filter_map(referred_variable).collect();
+    let layers = [&stated.top, &stated.defaults].into_iter().chain(stated.routes.iter().map(|route| &route.own));
+    let referred: Vec<&str> = layers.flat_map(BTreeMap::values).flat_map(referred_variables).collect();
     let (mut refused, mut warned) = (Vec::new(), Vec::new());
     for name in environment.names().filter(|name| name.starts_with("ONCEKEY_")) {
         if known.iter().any(|known| known == name) || referred.contains(&name) {
@@ -95,9 +98,10 @@ pub(crate) fn strangers(environment: &Environment, stated: &Stated) -> (Vec<Rema
     (refused, warned)
 }
 
-fn referred_variable(assigned: &Assigned) -> Option<&str> {
+fn referred_variables(assigned: &Assigned) -> Vec<&str> {
     match &assigned.value {
-        Value::Secret(SecretRef::Environment(name)) => Some(name),
-        _ => None,
+        Value::Secret(SecretRef::Environment(name)) => vec![name],
+        Value::ProbeHeaders(headers) => headers.variables().collect(),
+        _ => Vec::new(),
     }
 }

@@ -9,6 +9,8 @@ use oncekey_core::fingerprint::Pointer;
 use oncekey_core::policy::StatusSet;
 
 use super::address::{SecretRef, StoreUrl, Upstream};
+use super::probe_headers::ProbeHeaders;
+use super::probe_url::ProbeUrl;
 use crate::jwt::Jwks;
 use crate::scopes::ScopeFrom;
 
@@ -47,6 +49,10 @@ pub(crate) enum Value {
     Texts(Vec<String>),
     /// Where a key set is.
     Jwks(Jwks),
+    /// Where to ask about unknown outcomes.
+    ProbeUrl(ProbeUrl),
+    /// Header fields of a probe, with the places of their secrets.
+    ProbeHeaders(ProbeHeaders),
     /// Sources of the scope, in order.
     Scope(Vec<ScopeFrom>),
     /// Status codes.

@@ -113,6 +113,7 @@ async fn running() -> Running {
             std::future::pending().boxed()
         }),
         unguarded: None,
+        probe: None,
     };
     TaskTracker::new().spawn(async move { engine.run(call).await });
     let attempt = within(attempts.recv()).await.unwrap();

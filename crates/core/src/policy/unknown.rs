@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::Policy;
+use super::{OnStoreError, Policy};
 use crate::{PromiseClass, Record, State, Timestamp};
 
 /// The route's answer to unknown outcomes.
@@ -65,13 +65,14 @@ impl Policy {
     /// What the policy keeps the route from promising, whatever the store promises (G1).
     pub fn shortfalls(&self) -> Vec<Shortfall> {
         let shortfall = |class, setting| Shortfall { class, setting };
-        match self.on_unknown {
-            OnUnknown::Hold => Vec::new(),
-            OnUnknown::Retry => vec![shortfall(PromiseClass::BestEffort, "on_unknown = \"retry\"")],
-            OnUnknown::Probe { .. } => {
-                vec![shortfall(PromiseClass::AtMostOnceUntilFailover, "on_unknown = \"probe\"")]
-            }
-        }
+        let on_unknown = match self.on_unknown {
+            OnUnknown::Hold => None,
+            OnUnknown::Retry => Some(shortfall(PromiseClass::BestEffort, "on_unknown = \"retry\"")),
+            OnUnknown::Probe { .. } => Some(shortfall(PromiseClass::AtMostOnceUntilFailover, "on_unknown = \"probe\"")),
+        };
+        let open = self.on_store_error == OnStoreError::Open;
+        let on_store_error = open.then(|| shortfall(PromiseClass::BestEffort, "on_store_error = \"open\""));
+        on_unknown.into_iter().chain(on_store_error).collect()
     }
 }
 

@@ -1,6 +1,8 @@
 //! Values that are right one by one and not together.
 
-use oncekey_core::policy::Policy;
+use std::time::Duration;
+
+use oncekey_core::policy::{OnUnknown, Policy};
 use oncekey_tower::Guard;
 
 use super::{of, of_file, refusal, warnings};
@@ -38,9 +40,57 @@ fn combinations_that_cannot_work_are_refused() {
             "[[route]]\nscope = [\"header:X-A\"]\nforward_key_as = [\"X-B\", \"X-A\"]",
             "oncekey.toml:3:18: route.forward_key_as: the header of the scope goes upstream as it was sent",
         ),
+        (
+            "[[route]]\non_unknown = \"probe\"",
+            "oncekey.toml:2:14: route.on_unknown: \"probe\" needs `probe_url`; allowed without it: hold, retry",
+        ),
+        (
+            "[[route]]\non_unknown = \"retry\"\nprobe_url = \"http://api/{key}\"",
+            "oncekey.toml:3:13: route.probe_url: is used with `on_unknown = \"probe\"` only",
+        ),
+        (
+            "[defaults]\nprobe_settle = \"1h\"\n[[route]]\n[[route]]\npath = \"/a\"",
+            "oncekey.toml:2:16: route.probe_settle: is used with `on_unknown = \"probe\"` only",
+        ),
+        (
+            "[[route]]\nprobe_headers = { X-A = \"a\" }",
+            "oncekey.toml:2:17: route.probe_headers: is used with `on_unknown = \"probe\"` only",
+        ),
     ] {
         assert_eq!(refusal(text), expected);
     }
+}
+
+#[test]
+fn a_probe_of_the_defaults_may_serve_some_routes_and_not_others() {
+    let text = "[defaults]\nprobe_url = \"http://api/{scope}/{key}\"\nprobe_headers = { Authorization = \"env:T\", X-A = \"a b\" }\n\
+                [[route]]\npath = \"/a\"\non_unknown = \"probe\"\nprobe_settle = \"1h\"\n\
+                [[route]]\npath = \"/b\"\nmax_attempts = 7\ntrust_outcome = true\n";
+    let mut loaded = of_file(text).expect("right");
+    assert_eq!(loaded.warnings.len(), 0);
+    let routes = &loaded.config.routes;
+    let policy = |number: usize| &routes[number].route.policy;
+    assert_eq!(policy(0).on_unknown, OnUnknown::Probe { settle: Duration::from_hours(1) });
+    assert_eq!((policy(1).on_unknown, policy(1).max_attempts), (OnUnknown::Hold, 7));
+    assert!(policy(1).recording.trust_outcome && !policy(0).recording.trust_outcome);
+    assert!(routes[0].probe.is_some() && routes[1].probe.is_none());
+
+    let refused = loaded.read_probe_fields(&Environment::default()).expect_err("the secret is missing").to_string();
+    assert_eq!(refused, "oncekey.toml:3:17: route.probe_headers: `authorization`: T is not set");
+    loaded.read_probe_fields(&Environment::from([("T", "Bearer s3cret")])).expect("the secret is there");
+    let fields = &loaded.config.routes[0].probe.as_ref().expect("it probes").fields;
+    assert_eq!((fields["authorization"].as_bytes(), fields["x-a"].as_bytes()), (&b"Bearer s3cret"[..], &b"a b"[..]));
+    assert!(fields["authorization"].is_sensitive());
+    assert!(!format!("{:?}", loaded.config).contains("s3cret"));
+    assert!(!loaded.show().contains("s3cret"));
+}
+
+#[test]
+fn a_probe_settles_after_upstream_timeout_unless_it_says_otherwise() {
+    let text =
+        "[defaults]\nupstream_timeout = \"7m\"\non_unknown = \"probe\"\nprobe_url = \"http://api/{operation_id}\"\n";
+    let config = of_file(text).expect("right").config;
+    assert_eq!(config.routes[0].route.policy.on_unknown, OnUnknown::Probe { settle: Duration::from_mins(7) });
 }
 
 #[test]
@@ -128,6 +178,19 @@ fn what_is_doubtful_is_warned_about() {
         (
             "[defaults]\nwait = \"2m\"",
             "oncekey.toml:2:8: route.wait: longer than `answer_timeout`: duplicates wait longer than the first request",
+        ),
+        (
+            "[defaults]\non_unknown = \"retry\"\nmax_attempts = 1",
+            "oncekey.toml:3:16: route.max_attempts: 1 leaves nothing to execute again after an unknown outcome (E7)",
+        ),
+        (
+            "[defaults]\non_unknown = \"probe\"\nprobe_url = \"http://api/{key}\"",
+            "oncekey.toml:3:13: route.probe_url: names no {scope}: scopes that use one key are told of each other's operations",
+        ),
+        (
+            "[defaults]\non_unknown = \"probe\"\nprobe_url = \"http://api/{scope}/{key}\"\nprobe_settle = \"9m\"",
+            "oncekey.toml:4:16: route.probe_settle: shorter than `upstream_timeout`: a 404 may be believed while the \
+             execution is still under way",
         ),
         (
             "[defaults]\nretry_status = [200, 504]",

@@ -23,6 +23,8 @@ fn sample(setting: &Setting) -> String {
         Kind::Text | Kind::Any | Kind::Namespace => "other".to_owned(),
         Kind::Path | Kind::TypeBase => "/other".to_owned(),
         Kind::AnswerHeaders => "{ X-Other = \"other, too\", X-Another = \"other\" }".to_owned(),
+        Kind::ProbeUrl => "http://other/{scope}/{key}".to_owned(),
+        Kind::ProbeHeaders => "{ X-Other = \"other\", X-Another = \"env:OTHER\" }".to_owned(),
         Kind::Address => "127.0.0.1:7777".to_owned(),
         Kind::Upstream => "http://other:7777".to_owned(),
         Kind::Store => "sqlite:other.db".to_owned(),
@@ -38,6 +40,14 @@ fn sample(setting: &Setting) -> String {
     }
 }
 
+/// What has to stand beside the settings of probes.
+const PROBING: &str = "on_unknown = \"probe\"\nprobe_url = \"http://api/{scope}/{key}\"\n";
+const ON_UNKNOWN: &str = "on_unknown = \"probe\"\n";
+
+fn needs_probe(setting: &Setting) -> bool {
+    setting.name.starts_with("probe_")
+}
+
 /// A file in which a setting has a value, and the line and the column that the value is at.
 fn file_with(setting: &Setting, level: Level, value: &str) -> (String, String) {
     let (head, name) = match level {
@@ -49,7 +59,9 @@ fn file_with(setting: &Setting, level: Level, value: &str) -> (String, String) {
         Level::OneRoute => ("# a comment\n[[route]]\n".to_owned(), setting.name),
     };
     let line = format!("{name} = ");
-    (format!("{head}{line}{value}\n"), format!("oncekey.toml:3:{}", line.len() + 1))
+    let rest = if needs_probe(setting) { PROBING } else { "" };
+    let rest = if setting.name == "probe_url" { ON_UNKNOWN } else { rest };
+    (format!("{head}{line}{value}\n{rest}"), format!("oncekey.toml:3:{}", line.len() + 1))
 }
 
 /// The levels of a file at which a setting may stand.
@@ -114,7 +126,8 @@ fn every_setting_is_reached_by_its_variable() {
         let Some(variable) = setting.variable() else { continue };
         let text = sample(setting);
         let environment = Environment::from([(variable.as_str(), text.as_str())]);
-        let mut loaded = of("", environment, Vec::new()).expect(setting.name);
+        let file = if needs_probe(setting) { format!("[defaults]\n{PROBING}") } else { String::new() };
+        let mut loaded = of(&file, environment, Vec::new()).expect(setting.name);
         let assigned = &loaded.stated.layer(setting)[setting.name];
         let expected = setting.kind.read(&setting.kind.written(&text)).expect(setting.name);
         assert_eq!(assigned.value, expected, "{}", setting.name);
