@@ -25,10 +25,14 @@ mod once;
 mod one_execution;
 #[path = "it/owning.rs"]
 mod owning;
+#[path = "it/probing.rs"]
+mod probing;
 #[path = "it/quota.rs"]
 mod quota;
 #[path = "it/replaying.rs"]
 mod replaying;
+#[path = "it/retrying.rs"]
+mod retrying;
 #[path = "it/shutdown.rs"]
 mod shutdown;
 #[path = "it/store_faults.rs"]
