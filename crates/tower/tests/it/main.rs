@@ -25,4 +25,5 @@ mod starting;
 mod streams;
 mod trailers;
 mod unguarded;
+mod verdicts;
 mod waiting;
