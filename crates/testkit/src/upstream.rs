@@ -40,12 +40,14 @@ pub struct Options {
     pub ledger: Option<PathBuf>,
     /// Speaks HTTP/2 by prior knowledge instead of HTTP/1.1.
     pub http2: bool,
+    /// Whether it is idempotent itself: a scope and key have one effect, and every execution of them gets its answer.
+    pub idempotent: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
         let (scope_header, key_header) = ("x-account-id".to_owned(), "idempotency-key".to_owned());
-        Self { scope_header, key_header, ledger: None, http2: false }
+        Self { scope_header, key_header, ledger: None, http2: false, idempotent: false }
     }
 }
 
@@ -56,6 +58,11 @@ impl Default for Options {
 /// A request counts as executed the moment its head has been read, before its body, any gate and any answer. That is the
 /// strictest reading of "a byte reached the upstream": whatever the gateway sends twice is seen twice. Each execution
 /// has a serial number, which the answer carries in `X-Serial` and in its body, so that two executions never look alike.
+///
+/// # Effects
+/// An execution takes effect once its body has been read and its effect gate has opened, whether or not its client is still
+/// there then. `GET /effects/SCOPE/KEY` gives the answer of the first effect, or 404; it counts as no execution, and is
+/// understood over HTTP/1.1 only.
 ///
 /// # Scripting
 /// The test's own request says what happens to it; the headers pass through the gateway like any other:
@@ -72,6 +79,7 @@ impl Default for Options {
 /// | `X-Test-Informational: N` | an interim answer (103, say) before the answer |
 /// | `X-Test-Delay-Ms: N` | the answer begins N milliseconds after the request was read |
 /// | `X-Test-Read-Gate: NAME` | the request's body isn't read before the gate opens |
+/// | `X-Test-Effect-Gate: NAME` | nothing takes effect before the gate opens |
 /// | `X-Test-Gate: NAME` | the answer doesn't begin before the gate opens |
 /// | `X-Test-Body-Gate: NAME` | the answer stops after the first piece of its body until the gate opens |
 /// | `X-Test-Cut: fin`, `rst` | the connection ends so, instead of the answer |
@@ -137,6 +145,24 @@ impl CountingUpstream {
     /// field counts as the empty string.
     pub fn executions(&self, scope: &str, key: &str) -> u32 {
         self.book.executions(scope, key)
+    }
+
+    /// How often executions with this scope and key took effect.
+    pub fn effects(&self, scope: &str, key: &str) -> u32 {
+        self.book.effects(scope, key)
+    }
+
+    /// How often it was asked about effects.
+    pub fn asked(&self) -> u32 {
+        self.book.asked()
+    }
+
+    /// Waits until there were at least this many effects in all.
+    ///
+    /// # Panics
+    /// When there aren't within [`PATIENCE`](crate::PATIENCE).
+    pub async fn took_effect(&self, effects: u32) {
+        self.book.took_effect(effects).await;
     }
 
     /// How many requests were executed in all, with and without a key.

@@ -15,3 +15,4 @@ mod kills;
 mod panics;
 mod pauses;
 mod site;
+mod unknowns;

@@ -29,6 +29,9 @@ pub(super) async fn answer(connection: Arc<Connection>, mut request: Request<Inc
         *upgrade.lock() = Some(hyper::upgrade::on(&mut request));
     }
     let (head, body) = request.into_parts();
+    if let Some(asked) = book.ask(&head) {
+        return Ok(tell(asked));
+    }
     let arrival = book.arrive(&head)?;
     if upgrade.lock().is_some() {
         return Ok(switch_protocols());
@@ -37,7 +40,9 @@ pub(super) async fn answer(connection: Arc<Connection>, mut request: Request<Inc
         Ok(script) => script,
         Err(sentence) => return Ok(refuse(sentence)),
     };
-    let content = Content::new(script.kind, &arrival, receive(body, &script, book).await?);
+    let received = receive(body, &script, book).await?;
+    let arrival = book.take_effect(arrival, script.gates.effect.clone()).await;
+    let content = Content::new(script.kind, &arrival, received);
     if let Some(gate) = &script.gates.answer {
         book.pass_gate(gate).await;
     }
@@ -108,6 +113,23 @@ fn body_of(script: Script, content: Content, book: Arc<Book>) -> Body {
     }
     let last = (!trailers.is_empty()).then(|| Ok(Frame::trailers(trailers)));
     StreamBody::new(pieces.chain(stream::iter(last))).boxed_unsync()
+}
+
+/// What is known of an effect: the answer that its execution got, or nothing.
+fn tell(effect: Option<Arrival>) -> Response<Body> {
+    let Some(arrival) = effect else {
+        let mut response = Response::new(Full::default().boxed_unsync());
+        *response.status_mut() = StatusCode::NOT_FOUND;
+        return response;
+    };
+    let content = Content::new(Kind::Json, &arrival, Bytes::new());
+    let mut response = Response::new(());
+    *response.status_mut() = StatusCode::CREATED;
+    response.headers_mut().insert("x-serial", arrival.serial.into());
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response.headers_mut().insert(CONTENT_LENGTH, content.length().into());
+    let pieces = (0..).map_while(move |number| content.piece(number)).map(|piece| Ok(Frame::data(piece)));
+    response.map(|()| StreamBody::new(stream::iter(pieces)).boxed_unsync())
 }
 
 fn refuse(sentence: String) -> Response<Body> {

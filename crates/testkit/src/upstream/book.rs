@@ -3,11 +3,13 @@
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io::{self, Write};
+use std::sync::Arc;
 
 use http::request::Parts;
 use http::{HeaderMap, Method};
 use parking_lot::Mutex;
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
+use tokio::task::JoinSet;
 
 use super::Options;
 use crate::PATIENCE;
@@ -38,6 +40,9 @@ pub(super) struct Book {
     arrived: watch::Sender<u32>,
     received: watch::Sender<u32>,
     refused: watch::Sender<u32>,
+    effective: watch::Sender<u32>,
+    /// Executions whose effect is still to come; they don't end with their connections.
+    pending: Mutex<JoinSet<()>>,
     gates: Mutex<HashMap<String, watch::Sender<bool>>>,
 }
 
@@ -45,6 +50,8 @@ pub(super) struct Book {
 struct Pages {
     executions: HashMap<(String, String), u32>,
     refused: HashSet<(String, String)>,
+    effects: HashMap<(String, String), Vec<Arrival>>,
+    asked: u32,
     arrivals: Vec<Arrival>,
     ledger: Option<File>,
 }
@@ -59,6 +66,8 @@ impl Book {
             arrived: watch::Sender::new(0),
             received: watch::Sender::new(0),
             refused: watch::Sender::new(0),
+            effective: watch::Sender::new(0),
+            pending: Mutex::default(),
             gates: Mutex::default(),
         })
     }
@@ -107,6 +116,41 @@ impl Book {
         first
     }
 
+    /// The effect that a request asks about, if it is such a question.
+    pub(super) fn ask(&self, head: &Parts) -> Option<Option<Arrival>> {
+        let asked = head.uri.path().strip_prefix("/effects/").filter(|_| head.method == Method::GET)?;
+        let (scope, key) = asked.split_once('/')?;
+        let mut pages = self.pages.lock();
+        pages.asked += 1;
+        let effects = pages.effects.get(&(scope.to_owned(), key.to_owned()));
+        Some(effects.and_then(|effects| effects.first()).cloned())
+    }
+
+    /// Takes effect once the gate has opened, also if whoever waits here goes away. Gives the execution whose answer this one
+    /// gets: its own, or that of the only effect.
+    pub(super) async fn take_effect(self: &Arc<Self>, arrival: Arrival, gate: Option<String>) -> Arrival {
+        let Some(gate) = gate else { return self.effect(arrival) };
+        let (done, answer) = oneshot::channel();
+        let (book, own) = (Arc::clone(self), arrival.clone());
+        self.pending.lock().spawn(async move {
+            book.pass_gate(&gate).await;
+            let _ = done.send(book.effect(own)); // whoever waited may have gone
+        });
+        answer.await.unwrap_or(arrival)
+    }
+
+    fn effect(&self, arrival: Arrival) -> Arrival {
+        let mut pages = self.pages.lock();
+        let effects = pages.effects.entry((arrival.scope.clone(), arrival.key.clone())).or_default();
+        if let Some(first) = effects.first().filter(|_| self.options.idempotent) {
+            return first.clone();
+        }
+        effects.push(arrival.clone());
+        drop(pages);
+        self.effective.send_modify(|effective| *effective += 1);
+        arrival
+    }
+
     /// Notes that a request's body was read to its end.
     pub(super) fn body_received(&self) {
         self.received.send_modify(|received| *received += 1);
@@ -114,6 +158,18 @@ impl Book {
 
     pub(super) fn executions(&self, scope: &str, key: &str) -> u32 {
         self.pages.lock().executions.get(&(scope.to_owned(), key.to_owned())).copied().unwrap_or(0)
+    }
+
+    pub(super) fn effects(&self, scope: &str, key: &str) -> u32 {
+        self.pages.lock().effects.get(&(scope.to_owned(), key.to_owned())).map_or(0, |effects| count(effects.len()))
+    }
+
+    pub(super) fn asked(&self) -> u32 {
+        self.pages.lock().asked
+    }
+
+    pub(super) async fn took_effect(&self, effects: u32) {
+        reach(&self.effective, effects, "to take effect").await;
     }
 
     pub(super) fn total(&self) -> u32 {

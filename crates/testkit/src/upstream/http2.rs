@@ -78,6 +78,7 @@ async fn answer(
     }
     let arrival = book.arrive(&head)?;
     let received = receive(&mut body, &script, &book).await?;
+    let arrival = book.take_effect(arrival, script.gates.effect.clone()).await;
     let content = Content::new(script.kind, &arrival, received);
     if let Some(gate) = &script.gates.answer {
         book.pass_gate(gate).await;

@@ -62,6 +62,7 @@ pub(super) struct OnStream {
 #[derive(Debug)]
 pub(super) struct Gates {
     pub(super) read: Option<String>,
+    pub(super) effect: Option<String>,
     pub(super) answer: Option<String>,
     pub(super) body: Option<String>,
 }
@@ -98,6 +99,7 @@ impl Script {
             delay: Duration::from_millis(value(headers, "x-test-delay-ms")?.unwrap_or(0)),
             gates: Gates {
                 read: gate("x-test-read-gate")?,
+                effect: gate("x-test-effect-gate")?,
                 answer: gate("x-test-gate")?,
                 body: gate("x-test-body-gate")?,
             },

@@ -125,3 +125,46 @@ async fn scope_and_key_may_travel_under_other_names() {
     Client::new(upstream.address()).call(&call).await.unwrap();
     assert_eq!(upstream.executions("t", "k"), 1);
 }
+
+fn keyed(gate: Option<&str>) -> Call {
+    let call = Call::post("/orders").scope("a").key("1").json("{}");
+    gate.into_iter().fold(call, |call, gate| call.header("x-test-effect-gate", gate))
+}
+
+#[tokio::test]
+async fn every_execution_takes_effect_unless_the_upstream_is_idempotent() {
+    for (idempotent, effects, serials) in [(false, 2, ["1", "2"]), (true, 1, ["1", "1"])] {
+        let upstream = CountingUpstream::start_with(Options { idempotent, ..Options::default() }).await.unwrap();
+        let client = Client::new(upstream.address());
+        let first = client.call(&keyed(None)).await.unwrap();
+        let second = client.call(&keyed(None)).await.unwrap();
+        assert_eq!([first.header("x-serial"), second.header("x-serial")], serials.map(Some));
+        assert_eq!(first.body == second.body, idempotent);
+        assert_eq!((upstream.executions("a", "1"), upstream.effects("a", "1")), (2, effects));
+        client.post("/orders", "a", "2", "{}").await.unwrap();
+        assert_eq!((upstream.effects("a", "2"), upstream.effects("b", "1")), (1, 0));
+    }
+}
+
+#[tokio::test]
+async fn an_effect_comes_when_its_gate_opens_although_its_client_has_left() {
+    let upstream = CountingUpstream::start().await;
+    let client = Client::new(upstream.address());
+    {
+        let call = keyed(Some("effect"));
+        let asked = client.call(&call);
+        tokio::select! {
+            answer = asked => panic!("the gate is shut: {answer:?}"),
+            () = upstream.received(1) => {}
+        }
+    }
+    let asking = Client::new(upstream.address());
+    let ask = Call::get("/effects/a/1");
+    assert_eq!((asking.call(&ask).await.unwrap().status, upstream.effects("a", "1")), (http::StatusCode::NOT_FOUND, 0));
+    upstream.open("effect");
+    upstream.took_effect(1).await;
+    let told = asking.call(&ask).await.unwrap();
+    assert_eq!((told.status, told.header("x-serial")), (http::StatusCode::CREATED, Some("1")));
+    assert_eq!(told.json(), serde_json::json!({"serial": 1, "execution": 1, "scope": "a", "key": "1"}));
+    assert_eq!((upstream.total(), upstream.asked()), (1, 2));
+}

@@ -22,6 +22,17 @@ pub(super) const BODY: &str = r#"{"amount":1200}"#;
 #[derive(Default)]
 pub(super) struct History {
     seen: Mutex<BTreeMap<String, Vec<Seen>>>,
+    /// How often a key may be executed beyond once, where policy says so.
+    again: u32,
+}
+
+/// How often the upstream executed a key, and with how many effects.
+#[derive(Clone, Copy, Debug)]
+struct Ran {
+    executions: u32,
+    effects: u32,
+    /// How many executions there may be; there may never be more than one effect.
+    most: u32,
 }
 
 /// What a client saw: an answer, or the end of its connection without one.
@@ -34,6 +45,11 @@ pub(super) fn request(key: &str, script: &[(&str, &str)]) -> Call {
 }
 
 impl History {
+    /// A history in which a key may be executed this often.
+    pub(super) fn allowing(executions: u32) -> Self {
+        Self { again: executions - 1, ..Self::default() }
+    }
+
     /// Sends the request for a key on a connection of its own, and notes what comes of it.
     pub(super) async fn send(&self, to: SocketAddr, key: &str, script: &[(&str, &str)]) -> Option<Answer> {
         self.send_on(&Client::new(to), key, script).await
@@ -76,18 +92,22 @@ impl History {
         }
         let mut tally = Tally { keys: seen.len(), executions: upstream.total(), ..Tally::default() };
         for (key, seen) in &*seen {
-            let executions = upstream.executions(SCOPE, key);
+            let (executions, effects) = (upstream.executions(SCOPE, key), upstream.effects(SCOPE, key));
+            let ran = Ran { executions, effects, most: self.again + 1 };
             let record = records.0.get(key).ok_or_else(|| format!("{key}: no record"))?;
-            judge(seen, executions, record, &mut tally).map_err(|why| format!("{key}: {why}"))?;
+            judge(seen, ran, record, &mut tally).map_err(|why| format!("{key}: {why}"))?;
         }
         Ok(tally)
     }
 }
 
 /// Judges one key.
-fn judge(seen: &[Seen], executions: u32, record: &RecordRow, tally: &mut Tally) -> Result<(), String> {
-    if executions > 1 {
-        return Err(format!("executed {executions} times"));
+fn judge(seen: &[Seen], ran: Ran, record: &RecordRow, tally: &mut Tally) -> Result<(), String> {
+    if ran.effects > 1 {
+        return Err(format!("took effect {} times, executed {} times", ran.effects, ran.executions));
+    }
+    if ran.executions > ran.most {
+        return Err(format!("executed {} times", ran.executions));
     }
     let mut first: Option<Lasting> = None;
     let mut firsts = 0;
@@ -116,7 +136,7 @@ fn judge(seen: &[Seen], executions: u32, record: &RecordRow, tally: &mut Tally) 
     if firsts > 1 {
         return Err(format!("{firsts} answers claim to be the first"));
     }
-    judge_end(seen.last(), executions, record, first.is_some())?;
+    judge_end(seen.last(), ran.executions, record, first.is_some())?;
     tally.end(&record.state)
 }
 
@@ -124,7 +144,7 @@ fn judge(seen: &[Seen], executions: u32, record: &RecordRow, tally: &mut Tally) 
 fn judge_end(last: Option<&Seen>, executions: u32, record: &RecordRow, answered: bool) -> Result<(), String> {
     let Some(Some(last)) = last else { return Err("its last retry was not answered".to_owned()) };
     let tells = match (record.state.as_str(), last.problem()) {
-        ("completed", None) => executions == 1 && last.is_replay() && record.response_status == Some(201),
+        ("completed", None) => executions >= 1 && last.is_replay() && record.response_status == Some(201),
         ("unknown", Some("outcome-unknown")) => !answered,
         ("failed", Some("upstream-unreachable")) => executions == 0 && !answered,
         _ => false,

@@ -8,7 +8,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
-use oncekey_testkit::{Answer, Call, Client, CountingUpstream, PATIENCE, Process, TempDir, scratch_dir};
+use oncekey_testkit::{Answer, Call, Client, CountingUpstream, Options, PATIENCE, Process, TempDir, scratch_dir};
 use serde_json::Value;
 
 use super::history::SCOPE;
@@ -35,6 +35,13 @@ impl Site {
 
     fn of(upstream: CountingUpstream, http: &'static str) -> Self {
         Self { directory: scratch_dir().expect("a directory"), upstream, http }
+    }
+
+    /// A site whose upstream executes a key as often as it is asked to, with one effect.
+    pub(super) async fn idempotent() -> Self {
+        let options = Options { idempotent: true, ..Options::default() };
+        let upstream = CountingUpstream::start_with(options).await.expect("a loopback port can be had");
+        Self { directory: scratch_dir().expect("a directory"), upstream }
     }
 
     /// A gateway on the file and the upstream, with a lease of a second, waiters that are patient enough to see a claim
@@ -207,6 +214,7 @@ pub(super) struct Records(pub(super) BTreeMap<String, RecordRow>);
 #[derive(Debug, Default)]
 pub(super) struct RecordRow {
     pub(super) id: String,
+    pub(super) attempts: u64,
     pub(super) state: String,
     pub(super) response_status: Option<u64>,
 }
@@ -217,8 +225,12 @@ impl Records {
         let rows = listing["records"].as_array().expect("a listing has records").iter().map(|row| {
             assert_eq!(row["scope"], SCOPE);
             let text = |name: &str| row[name].as_str().unwrap_or_default().to_owned();
-            let parsed =
-                RecordRow { id: text("id"), state: text("state"), response_status: row["response_status"].as_u64() };
+            let parsed = RecordRow {
+                id: text("id"),
+                attempts: row["attempts"].as_u64().unwrap_or_default(),
+                state: text("state"),
+                response_status: row["response_status"].as_u64(),
+            };
             (text("key"), parsed)
         });
         Self(rows.collect())

@@ -3,7 +3,7 @@
 use http::{HeaderMap, StatusCode};
 use oncekey_testkit::Answer;
 
-use super::{RecordRow, Seen, Tally, judge};
+use super::{Ran, RecordRow, Seen, Tally, judge};
 
 /// An answer: the upstream's, if there is no problem's code.
 fn answer(body: &str, replay: bool, problem: Option<&str>) -> Answer {
@@ -21,7 +21,19 @@ fn answer(body: &str, replay: bool, problem: Option<&str>) -> Answer {
 fn judged(seen: &[Seen], executions: u32, state: &str) -> Result<(), String> {
     let response_status = (state == "completed").then_some(201);
     let record = RecordRow { state: state.to_owned(), response_status, ..RecordRow::default() };
-    judge(seen, executions, &record, &mut Tally::default())
+    let ran = Ran { executions, effects: executions.min(1), most: 1 };
+    judge(seen, ran, &record, &mut Tally::default())
+}
+
+#[test]
+fn the_judge_tells_effects_from_executions() {
+    let seen = [Some(answer("1", false, None)), Some(answer("1", true, None))];
+    let record = RecordRow { state: "completed".to_owned(), response_status: Some(201), ..RecordRow::default() };
+    let judged =
+        |executions, effects| judge(&seen, Ran { executions, effects, most: 3 }, &record, &mut Tally::default());
+    assert_eq!(judged(3, 1), Ok(()));
+    assert!(judged(4, 1).is_err_and(|why| why.contains("executed 4 times")));
+    assert!(judged(2, 2).is_err_and(|why| why.contains("took effect 2 times")));
 }
 
 #[test]
