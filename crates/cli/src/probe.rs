@@ -103,7 +103,7 @@ impl Asker {
         let recording = &self.policy.recording;
         let (status, mut headers) = (answer.status(), answer.headers().clone());
         strip_own(&mut headers, &self.key_header);
-        let recorded = |body| Probed::Completed(RecordedResponse::of(status, &headers, body, recording));
+        let recorded = |body| Probed::Completed(Arc::new(RecordedResponse::of(status, &headers, body, recording)));
         if recording.stream || answer.content_length().is_some_and(|length| length > recording.max_response) {
             return recorded(RecordedBody::NotStored);
         }

@@ -72,7 +72,7 @@ impl std::fmt::Debug for Probe {
 #[derive(Clone, Debug)]
 pub enum Probed {
     /// The operation took effect, and this is its outcome.
-    Completed(RecordedResponse),
+    Completed(Arc<RecordedResponse>),
     /// There is no such operation at present.
     Absent,
     /// Neither is certain. The text says why, for the log.

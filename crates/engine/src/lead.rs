@@ -1,15 +1,14 @@
-//! The leader's way through a record: ask for the claim, judge what is in its way, execute, record, answer.
+//! The leader's way through a record: ask for the claim, judge what is in its way, execute, answer. The execution itself is in
+//! `executing`, asking the upstream about an unknown outcome in `probing`.
 
 mod passing;
 mod room;
 
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::FutureExt;
 use oncekey_core::policy::{OnUnknown, Policy, Remedy};
-use oncekey_core::{RecordedResponse, Standing, State, Token, standing};
+use oncekey_core::{RecordedResponse, Standing, Token, standing};
 use oncekey_store::{Claim, Found, Replaces};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
@@ -18,16 +17,15 @@ use room::Room;
 
 use crate::attempt::Confirmed;
 use crate::claiming::{Answer, OpenClaim, ask};
-use crate::ending::End;
 use crate::engine::same_operation;
+use crate::executing::{Execution, answer};
 use crate::flight::{Leading, Over, Phase};
 use crate::node::Node;
 use crate::places::Place;
 use crate::poller::Look;
 use crate::probing::{Asked, is_takeover};
-use crate::recorder::Written;
 use crate::replay_cache::Life;
-use crate::{Attempt, Call, Ended, Executed, NotExecuted, fault, random};
+use crate::{Call, Ended, fault, random};
 
 /// Claims that one leader may make before it tells its caller to come back: each lost one means that another node got
 /// further with the same record.
@@ -39,14 +37,14 @@ const LOOK: Duration = Duration::from_millis(500);
 /// Between two looks when the first got no answer.
 const PAUSE: Duration = Duration::from_millis(100);
 
-type Reply<A> = oneshot::Sender<Ended<A>>;
+pub(crate) type Reply<A> = oneshot::Sender<Ended<A>>;
 
 pub(crate) struct Lead<A> {
     pub(crate) node: Arc<Node<A>>,
     pub(crate) leading: Leading<A>,
-    policy: Arc<Policy>,
+    pub(crate) policy: Arc<Policy>,
     /// Let go of, and its body with it, once nothing can be executed any more: recording can take long (D3).
-    call: Option<Call<A>>,
+    pub(crate) call: Option<Call<A>>,
     /// When the caller came that is to be answered: the first one, or the one that inherited (W4).
     arrived: Instant,
 }
@@ -66,14 +64,6 @@ enum Judged {
     Elsewhere,
 }
 
-/// How the leader's own execution ended.
-enum Execution<A> {
-    /// The flight is over; the leader's caller gets `ended`, unless it was answered before.
-    Over { ended: Option<Ended<A>>, over: Over },
-    /// Nothing was executed, and the record says so: a waiter may take the claim (W4).
-    Handed(Replaces),
-}
-
 impl<A: Send + 'static> Lead<A> {
     pub(crate) fn new(node: Arc<Node<A>>, leading: Leading<A>, call: Call<A>, arrived: Instant) -> Self {
         Self { node, leading, policy: Arc::clone(&call.policy), call: Some(call), arrived }
@@ -83,7 +73,7 @@ impl<A: Send + 'static> Lead<A> {
     pub(crate) async fn run(mut self, reply: Reply<A>) {
         let mut reply = Some(reply);
         let mut replaces = None;
-        // Whether another node was seen at it: then it is no unguarded request's turn.
+        // Whether another node was seen at it, or an outcome that nobody knows: then it is no unguarded request's turn.
         let mut elsewhere = false;
         for _ in 0..MAX_CLAIMS {
             let permit = match self.node.inflight.try_take() {
@@ -148,8 +138,12 @@ impl<A: Send + 'static> Lead<A> {
                 Answer::Held(found) => match self.judge(&found, asked, false) {
                     Judged::Over(over) => return self.end(reply, over),
                     Judged::Mismatch { recipe_differs } => return self.end_mismatched(reply, recipe_differs),
-                    Judged::Replace(seen) => replaces = Some(seen),
+                    Judged::Replace(seen) => {
+                        elsewhere |= is_takeover(&seen);
+                        replaces = Some(seen);
+                    }
                     Judged::Ask { seen, may_execute } => {
+                        elsewhere = true;
                         // Whose record it is, is known by now (F8).
                         self.leading.flight.enter(Phase::Running);
                         match self.ask_upstream(may_execute).await {
@@ -352,106 +346,5 @@ impl<A: Send + 'static> Lead<A> {
             Ok(Err(oncekey_store::StoreError::Corrupt(_))) => Some(Over::Unreadable),
             Ok(Err(_)) | Err(_) => Some(Over::StoreUnavailable),
         }
-    }
-
-    /// Executes under a granted claim and records how it went.
-    async fn execute(
-        &mut self,
-        number: u32,
-        claim: Arc<Confirmed>,
-        open: OpenClaim<'_>,
-        reply: &mut Option<Reply<A>>,
-    ) -> Execution<A> {
-        let token = claim.token;
-        let attempt = Attempt { id: self.leading.id, number, policy: Arc::clone(&self.policy), claim };
-        let end = End::of(self.work(attempt).await, self.leading.id, self.leading.settles);
-        if !matches!(end.over, Over::NotExecuted) {
-            self.call = None;
-        }
-        let execution = self.record(token, end, reply).await;
-        open.settled();
-        fault::point("before_reply").await;
-        execution
-    }
-
-    /// The execution itself, bounded in time; a panic in it leaves its outcome as open as a cut connection does.
-    async fn work(&self, attempt: Attempt) -> Executed<A> {
-        if self.node.cut.is_cancelled() {
-            return Executed::NotExecuted(NotExecuted::because("the node shuts down"));
-        }
-        let limit = self.policy.timing.upstream_timeout;
-        let work = Arc::clone(&self.call().work);
-        // The call of the closure is inside, since it can panic as well.
-        let work = AssertUnwindSafe(async move { work(attempt).await }).catch_unwind();
-        tokio::select! {
-            biased; // an outcome that is there counts
-            executed = timeout(limit, work) => match executed {
-                Ok(Ok(executed)) => executed,
-                Ok(Err(_)) => Executed::Ambiguous("its handler panicked".to_owned()),
-                Err(_) => Executed::Ambiguous("it took longer than upstream_timeout".to_owned()),
-            },
-            () = self.node.cut.cancelled() => Executed::Ambiguous("the node shut down while it ran".to_owned()),
-        }
-    }
-
-    /// Records an end before it is answered (E2), or answers it after `record_timeout` all the same and goes on (D3).
-    async fn record(&self, token: Token, end: End<A>, reply: &mut Option<Reply<A>>) -> Execution<A> {
-        let End { mut outcome, first, rest, mut over } = end;
-        let id = self.leading.id;
-        let mut first = Some(first);
-        if fault::broken("answer_before_record") {
-            answer(reply, first.take());
-        }
-        fault::point("before_record").await;
-        let patience = self.policy.timing.record_timeout;
-        let in_time = timeout(patience, self.node.recorder.write(id, token, outcome.clone())).await;
-        if let Some(rest) = rest {
-            self.node.executions.spawn(self.node.cut.clone().run_until_cancelled_owned(rest));
-        }
-        let written = if let Ok(written) = in_time {
-            written
-        } else {
-            tracing::warn!(operation = %id, "the outcome isn't recorded yet; its first answer is given all the same");
-            answer(reply, first.take());
-            let outlived = self.node.recorder.outlive(&mut outcome);
-            if outlived.stripped {
-                over = Over::InProgress; // frees the body, and the record says what is replayed
-            }
-            self.node.recorder.write(id, token, outcome.clone()).await
-        };
-        let over = match written {
-            Written::Stands if matches!(over, Over::NotExecuted) => {
-                return Execution::Handed(Replaces { token, state: State::Failed, expired: false });
-            }
-            Written::Stands => over,
-            Written::Fenced(found) => match found.and_then(|found| governing_end(*found)) {
-                // Someone else governs the record: everyone gets the same answer from now on.
-                Some(over) => return Execution::Over { ended: first.map(|_| over.clone().into()), over },
-                // This execution was answered, but its answer isn't the record's: nobody else may take it for it.
-                None if matches!(over, Over::Recorded { .. }) => Over::InProgress,
-                None => over,
-            },
-            Written::GivenUp => Over::Unknown { settles: self.leading.settles },
-        };
-        Execution::Over { ended: first, over }
-    }
-}
-
-/// What the callers of an execution get whose record turns out to be someone else's: the outcome that an operator, a probe
-/// or the execution that took over gave it, or to come back for that (E4).
-fn governing_end(found: Found) -> Option<Over> {
-    match (found.record.state, found.response) {
-        (State::Completed, Some(response)) => Some(Over::Recorded { response, waited: true, repeatable: false }),
-        (State::Processing, _) => Some(Over::InProgress),
-        _ => None,
-    }
-}
-
-/// Gives a caller its answer, once. Whether it is still there doesn't matter: the record has it.
-fn answer<A>(reply: &mut Option<Reply<A>>, ended: Option<Ended<A>>) {
-    if let Some(ended) = ended
-        && let Some(reply) = reply.take()
-    {
-        let _ = reply.send(ended);
     }
 }

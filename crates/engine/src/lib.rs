@@ -42,6 +42,7 @@ mod call;
 mod claiming;
 mod ending;
 mod engine;
+mod executing;
 mod flight;
 mod lead;
 mod node;

@@ -47,7 +47,7 @@ impl<A: Send + 'static> Lead<A> {
         let Some(probed) = self.node.cut.run_until_cancelled(asking).await else { return unknown };
         fault::point("after_probe").await;
         match probed {
-            Probed::Completed(response) => self.record_probed(Arc::new(response)).await,
+            Probed::Completed(response) => self.record_probed(response).await,
             Probed::Absent if may_execute || fault::broken("probe_early") => {
                 tracing::info!(operation = %id, "the upstream knows no such operation: it is executed again");
                 Asked::Absent

@@ -53,11 +53,11 @@ async fn probed(answer: &str) -> Probed {
 
 fn stored(probed: Probed) -> (u16, HeaderMap, Option<Bytes>) {
     let Probed::Completed(response) = probed else { panic!("no outcome: {probed:?}") };
-    let body = match response.body {
-        RecordedBody::Stored(bytes) => Some(bytes),
+    let body = match &response.body {
+        RecordedBody::Stored(bytes) => Some(bytes.clone()),
         RecordedBody::NotStored => None,
     };
-    (response.status.as_u16(), response.headers, body)
+    (response.status.as_u16(), response.headers.clone(), body)
 }
 
 fn unclear(probed: Probed) -> String {

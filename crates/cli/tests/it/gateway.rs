@@ -18,4 +18,5 @@ mod reloading;
 mod scopes;
 mod stand;
 mod starting;
+mod unknowns;
 mod waiters;

@@ -62,7 +62,12 @@ impl Oracle {
 
 fn found(body: &'static str) -> Probed {
     let body = RecordedBody::Stored(body.into());
-    Probed::Completed(RecordedResponse::of(StatusCode::OK, &HeaderMap::new(), body, &Policy::default().recording))
+    Probed::Completed(Arc::new(RecordedResponse::of(
+        StatusCode::OK,
+        &HeaderMap::new(),
+        body,
+        &Policy::default().recording,
+    )))
 }
 
 fn unclear() -> Probed {

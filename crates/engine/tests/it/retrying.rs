@@ -266,3 +266,19 @@ async fn an_owner_that_cannot_be_made_alive_again_sends_nothing() {
     let (_, upstream, answer) = paused(async |world, _| world.store.fail_next(Op::Heartbeat, Fault::NotApplied)).await;
     assert_eq!((answer.as_str(), upstream.runs()), ("not executed", 0));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_fails_at_the_takeover_lets_nothing_through_unguarded() {
+    let (world, upstream) = (World::new(), Upstream::new());
+    let engine = world.node().await;
+    upstream.next(Run::Lose);
+    engine.run(call(&upstream)).await;
+    let open = Gate::default();
+    open.open();
+    world.store.fail_next(Op::Claim, Fault::HeldAfter(open));
+    world.store.fail_next(Op::Claim, Fault::NotApplied);
+    let unguarded: oncekey_engine::Unguarded<u32> = Arc::new(|| panic!("it is let through"));
+    let call = Call { unguarded: Some(unguarded), ..call(&upstream) };
+    assert_eq!(say(&engine.run(call).await), "store unavailable");
+    assert_eq!(upstream.runs(), 1);
+}

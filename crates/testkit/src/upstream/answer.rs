@@ -15,7 +15,7 @@ use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 
-use super::book::{Arrival, Book};
+use super::book::{Arrival, Book, question};
 use super::content::Content;
 use super::script::{Framing, Kind, Script};
 use super::{Connection, raw, script};
@@ -29,8 +29,8 @@ pub(super) async fn answer(connection: Arc<Connection>, mut request: Request<Inc
         *upgrade.lock() = Some(hyper::upgrade::on(&mut request));
     }
     let (head, body) = request.into_parts();
-    if let Some(asked) = book.ask(&head) {
-        return Ok(tell(asked));
+    if let Some((scope, key)) = question(&head) {
+        return Ok(tell(book.asked_about(scope, key)));
     }
     let arrival = book.arrive(&head)?;
     if upgrade.lock().is_some() {

@@ -116,14 +116,11 @@ impl Book {
         first
     }
 
-    /// The effect that a request asks about, if it is such a question.
-    pub(super) fn ask(&self, head: &Parts) -> Option<Option<Arrival>> {
-        let asked = head.uri.path().strip_prefix("/effects/").filter(|_| head.method == Method::GET)?;
-        let (scope, key) = asked.split_once('/')?;
+    /// The first effect of a scope and key, which somebody asks about.
+    pub(super) fn asked_about(&self, scope: &str, key: &str) -> Option<Arrival> {
         let mut pages = self.pages.lock();
         pages.asked += 1;
-        let effects = pages.effects.get(&(scope.to_owned(), key.to_owned()));
-        Some(effects.and_then(|effects| effects.first()).cloned())
+        pages.effects.get(&(scope.to_owned(), key.to_owned()))?.first().cloned()
     }
 
     /// Takes effect once the gate has opened, also if whoever waits here goes away. Gives the execution whose answer this one
@@ -206,6 +203,12 @@ impl Book {
     fn gate(&self, name: &str) -> watch::Sender<bool> {
         self.gates.lock().entry(name.to_owned()).or_default().clone()
     }
+}
+
+/// The scope and the key whose effects a request asks about, if it is such a question.
+pub(super) fn question(head: &Parts) -> Option<(&str, &str)> {
+    let asked = head.uri.path().strip_prefix("/effects/").filter(|_| head.method == Method::GET)?;
+    asked.split_once('/')
 }
 
 impl Arrival {

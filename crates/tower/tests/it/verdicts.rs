@@ -149,7 +149,7 @@ async fn under_probe_the_answer_of_the_probe_is_given_as_a_replay() {
             let headers = HeaderMap::from_iter([("x-theirs".parse().unwrap(), "yes".parse().unwrap())]);
             let recording = &Policy::default().recording;
             let body = RecordedBody::Stored("order 7".into());
-            Probed::Completed(RecordedResponse::of(StatusCode::OK, &headers, body, recording))
+            Probed::Completed(RecordedResponse::of(StatusCode::OK, &headers, body, recording).into())
         })
     }));
     let world = Setup { routes: vec![route], ..Setup::default() }.start(cut_once()).await;

@@ -43,6 +43,28 @@ fn a_store_that_promises_less_than_a_route_requires_is_refused_with_what_falls_s
 }
 
 #[test]
+fn a_policy_that_promises_less_than_its_route_requires_is_refused_with_its_setting() {
+    let directory = scratch_dir().expect("a directory");
+    for (policy, required) in [
+        ("on_unknown = \"retry\"", "at_most_once_until_failover"),
+        ("on_unknown = \"probe\"\nprobe_url = \"http://api/{scope}/{key}\"", "at_most_once"),
+    ] {
+        let settings = format!("[[route]]\npath = \"/orders\"\n{policy}\nrequire = \"{required}\"\n");
+        let output = serve(directory.path(), &settings, &["--store", "sqlite:oncekey.db"], &[]);
+        assert_refused(&output, 64, &["route /orders", &format!("require = \"{required}\"")]);
+    }
+}
+
+#[test]
+fn a_probe_whose_secret_is_missing_is_refused_with_its_place() {
+    let directory = scratch_dir().expect("a directory");
+    let settings = "[[route]]\non_unknown = \"probe\"\nprobe_url = \"http://api/{scope}/{key}\"\n\
+                    probe_headers = { Authorization = \"env:PROBE_TOKEN\" }\n";
+    let output = serve(directory.path(), settings, &[], &[]);
+    assert_refused(&output, 64, &["oncekey.toml:4:17: route.probe_headers: `authorization`: PROBE_TOKEN is not set"]);
+}
+
+#[test]
 fn in_kubernetes_a_store_of_one_host_needs_the_statement_that_there_is_one() {
     let directory = scratch_dir().expect("a directory");
     let kubernetes = [("KUBERNETES_SERVICE_HOST", "10.0.0.1")];
