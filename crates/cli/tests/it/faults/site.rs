@@ -41,7 +41,7 @@ impl Site {
     pub(super) async fn idempotent() -> Self {
         let options = Options { idempotent: true, ..Options::default() };
         let upstream = CountingUpstream::start_with(options).await.expect("a loopback port can be had");
-        Self { directory: scratch_dir().expect("a directory"), upstream }
+        Self::of(upstream, "1.1")
     }
 
     /// A gateway on the file and the upstream, with a lease of a second, waiters that are patient enough to see a claim
