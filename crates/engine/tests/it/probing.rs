@@ -148,7 +148,7 @@ async fn whether_it_has_settled_is_judged_before_the_question() {
     let lost = Lost::new().await;
     let oracle = Oracle::new([]);
     let gate = oracle.held(Probed::Absent);
-    lost.world.clock.advance(SETTLE - Duration::from_secs(1));
+    lost.world.clock.advance(SETTLE.saturating_sub(Duration::from_secs(1)));
     let retry = spawn(&lost.engine, lost.call(&oracle));
     gate.reached().await;
     lost.world.clock.advance(Duration::from_secs(2));
