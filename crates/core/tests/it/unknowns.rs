@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use http::HeaderMap;
-use oncekey_core::policy::{OnUnknown, Policy, Recording, Remedy, Verdict};
+use oncekey_core::policy::{OnStoreError, OnUnknown, Policy, Recording, Remedy, Verdict};
 use oncekey_core::{PromiseClass, Record, State, Timestamp};
 
 use crate::standing::record;
@@ -65,6 +65,9 @@ fn a_policy_that_may_execute_again_promises_less() {
     assert_eq!(class(OnUnknown::Hold), None);
     assert_eq!(class(OnUnknown::Retry), Some(PromiseClass::BestEffort));
     assert_eq!(class(OnUnknown::Probe { settle: SETTLE }), Some(PromiseClass::AtMostOnceUntilFailover));
+    let open = Policy { on_store_error: OnStoreError::Open, ..under(OnUnknown::Probe { settle: SETTLE }) };
+    let classes: Vec<_> = open.shortfalls().iter().map(|shortfall| shortfall.class).collect();
+    assert_eq!(classes, [PromiseClass::AtMostOnceUntilFailover, PromiseClass::BestEffort]);
 }
 
 #[test]
