@@ -11,6 +11,7 @@ use http::{HeaderMap, HeaderName};
 use oncekey_core::{Namespace, PromiseClass};
 use oncekey_tower::{Guard, OwnAnswers, Route};
 
+use crate::front::FrontOptions;
 use crate::jwt::{JwtConfig, Tokens};
 use crate::scopes::ScopeFrom;
 use crate::settings::{ProbeHeaders, ProbeUrl, SecretRef, StoreUrl, Upstream};
@@ -20,6 +21,8 @@ use crate::settings::{ProbeHeaders, ProbeUrl, SecretRef, StoreUrl, Upstream};
 pub(crate) struct Config {
     /// Where the gateway listens.
     pub(crate) listen: SocketAddr,
+    /// How its connections are bounded.
+    pub(crate) front: FrontOptions,
     /// The proxied API.
     pub(crate) upstream: UpstreamConfig,
     /// The admin listener.

@@ -1,4 +1,4 @@
-//! The listener of the gateway: HTTP/1.1 and 1.0 from clients.
+//! The listener of the gateway: HTTP/2, 1.1 and 1.0 from clients.
 //!
 //! Owns connections: accepting them, refusing what is wrong with a request before anything looks at it (H1), leaving a
 //! connection clean behind an answer (H3), and ending it without losing the answer. Leaves keys and records to the service
@@ -8,36 +8,34 @@
 pub(crate) mod admission;
 mod answer;
 mod body;
+mod connection;
 mod current;
 pub(crate) mod descriptors;
+mod flow;
 mod line;
+mod places;
+mod pulse;
 mod refusal;
 mod socket;
+mod streams;
 #[cfg(test)]
 mod tests;
+mod watch;
 
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
 use std::time::Duration;
 
-use http::{HeaderValue, Request, Response};
-use hyper::server::conn::http1::Builder;
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
-use oncekey_engine::fault;
+use http::{Extensions, HeaderValue, Request, Response};
 use oncekey_tower::{BodyError, ResponseBody};
 use tokio::net::{TcpListener, TcpStream};
 use tower::Service;
 
 pub(crate) use self::body::ClientBody;
+use self::connection::{Client, Protocol, Server};
 pub(crate) use self::current::{Current, Serving};
-use self::line::Line;
+use self::places::Place;
 pub(crate) use self::refusal::Refusals;
-use self::socket::Socket;
 use crate::drain::Drain;
-
-/// Most that one connection buffers each way, and the longest head of a request, in bytes.
-pub(crate) const BUFFER: usize = 16 * 1024;
 
 /// How long accepting rests when the process is out of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -45,14 +43,22 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// How the listener treats its connections.
 #[derive(Clone, Debug)]
 pub(crate) struct FrontOptions {
-    /// How long a client may take for a request's head, and a connection may stay idle between two.
+    /// Connections at a time.
+    pub max_connections: usize,
+    /// Requests at a time on one connection of HTTP/2.
+    pub max_streams: u32,
+    /// Longest head of a request, in bytes.
+    pub max_header_bytes: usize,
+    /// Most field lines of a request.
+    pub max_headers: usize,
+    /// How long a client may take for a request's head, from its first byte.
     pub head_timeout: Duration,
-}
-
-impl Default for FrontOptions {
-    fn default() -> Self {
-        Self { head_timeout: Duration::from_mins(1) }
-    }
+    /// How long nothing may come of a request's body.
+    pub body_timeout: Duration,
+    /// How long nothing may be taken of an answer.
+    pub write_timeout: Duration,
+    /// How long a connection may stay without a request.
+    pub idle_timeout: Duration,
 }
 
 /// Where a request came from, in its extensions.
@@ -80,45 +86,39 @@ where
     S::Future: Send,
     S::Error: Into<BodyError>,
 {
-    let mut http = Builder::new();
-    http.timer(TokioTimer::new())
-        .header_read_timeout(options.head_timeout)
-        .max_buf_size(BUFFER)
-        // A client may end its side once the request is sent; it still gets the answer (E3).
-        .half_close(!fault::broken("tie_to_client"));
-    drain.spawn(accept(listener, http, current, drain.clone()));
+    drain.spawn(accept(listener, Server::new(current, options.clone(), drain.clone())));
 }
 
-async fn accept<S>(listener: TcpListener, http: Builder, current: Current<S>, drain: Drain)
+async fn accept<S>(listener: TcpListener, server: Server<S>)
 where
     S: Service<Request<ClientBody>, Response = Response<ResponseBody>> + Clone + Send + Sync + 'static,
     S::Future: Send,
     S::Error: Into<BodyError>,
 {
-    let stopping = drain.stopping();
-    loop {
-        let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
-            () = stopping.cancelled() => return,
-        };
-        match accepted {
-            Ok((stream, peer)) => drain.spawn(connection(stream, peer, http.clone(), (current.clone(), drain.clone()))),
-            Err(error) if is_of_one_connection(&error) => {}
-            Err(error) => {
-                tracing::warn!(%error, "no connection can be accepted for now");
-                tokio::time::sleep(ACCEPT_PAUSE).await;
+    let stopping = server.drain.stopping();
+    let accepting = async {
+        loop {
+            match listener.accept().await {
+                Ok((stream, peer)) => {
+                    let place = server.places.take().await;
+                    server.drain.spawn(connection(server.clone(), stream, peer, place));
+                }
+                Err(error) if is_of_one_connection(&error) => {}
+                Err(error) => {
+                    tracing::warn!(%error, "no connection can be accepted for now");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                }
             }
         }
+    };
+    tokio::select! {
+        () = accepting => {}
+        () = stopping.cancelled() => {}
     }
 }
 
-/// Whether accepting failed because the client had gone again; all else (no descriptors, no memory) lasts a while.
-fn is_of_one_connection(error: &std::io::Error) -> bool {
-    use std::io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
-    matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
-}
-
-async fn connection<S>(stream: TcpStream, peer: SocketAddr, http: Builder, (current, drain): (Current<S>, Drain))
+/// A connection of plain TCP, for as long as it has its place.
+async fn connection<S>(server: Server<S>, stream: TcpStream, peer: SocketAddr, place: Place)
 where
     S: Service<Request<ClientBody>, Response = Response<ResponseBody>> + Clone + Send + Sync + 'static,
     S::Future: Send,
@@ -126,33 +126,12 @@ where
 {
     // Held back for the client's acknowledgement, an answer's last packet would come late.
     let _ = stream.set_nodelay(true);
-    let line = Arc::new(Line::default());
-    let client = ClientAddress::of(peer.ip());
-    let socket = TokioIo::new(Socket::new(stream, Arc::clone(&line)));
-    let shared = Arc::clone(&line);
-    let answer =
-        service_fn(move |request| answer::answer(request, current.clone(), client.clone(), Arc::clone(&shared)));
-    let mut http = Box::pin(http.serve_connection(socket, answer).with_upgrades());
-    let stopping = drain.stopping();
-    // Its errors are the client's: a head that can't be read, a connection that broke. hyper has answered what it could.
-    let ended = tokio::select! {
-        biased;
-        _ = http.as_mut() => true,
-        () = stopping.cancelled() => {
-            http.as_mut().graceful_shutdown();
-            false
-        }
-    };
-    let rest = async move {
-        if !ended {
-            let _ = http.as_mut().await;
-        }
-        drop(http);
-        line.close_unused_upgrade().await;
-    };
-    tokio::select! {
-        biased;
-        () = rest => {}
-        () = drain.cut() => {}
-    }
+    server.serve(Client { stream, peer, protocol: Protocol::AsItBegins, known: Extensions::new() }).await;
+    drop(place);
+}
+
+/// Whether accepting failed because the client had gone again; all else (no descriptors, no memory) lasts a while.
+fn is_of_one_connection(error: &std::io::Error) -> bool {
+    use std::io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
+    matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
 }

@@ -25,7 +25,7 @@ use tokio_util::task::TaskTracker;
 use crate::config::Config;
 use crate::drain::Drain;
 use crate::exit::Failure;
-use crate::front::{self, Current, FrontOptions, descriptors};
+use crate::front::{self, Current, descriptors};
 use crate::jwt::Verifier;
 use crate::opening;
 use crate::settings::{Loaded, Secret, Sources};
@@ -112,7 +112,7 @@ pub(crate) async fn run(
     let assembly = Assembly::new(engine.clone(), config, budget, clock, drain.clone());
     let current = Current::new(assembly.serving(config, tokens.as_ref())?);
     announce(config, &listeners.front, &*store);
-    front::serve(listeners.front, current.clone(), &FrontOptions::default(), &drain);
+    front::serve(listeners.front, current.clone(), &config.front, &drain);
     readiness.send_replace(Readiness::Ready);
 
     let mut reload =

@@ -14,6 +14,7 @@ use super::{
     AdminConfig, Config, Drain, GuardedRoute, Limits, ProbeConfig, StoreConfig, SweepConfig, UpstreamConfig,
     UpstreamHttp,
 };
+use crate::front::FrontOptions;
 use crate::jwt::JwtConfig;
 use crate::settings::{Layer, ProbeHeaders, Remark, Stated, StatedRoute, Value, Values, built_in_route};
 
@@ -24,6 +25,7 @@ impl Config {
         let defaults = Values::new([&stated.defaults, &stated.top]);
         Ok(Self {
             listen: top.address("listen"),
+            front: front(&top),
             upstream: UpstreamConfig {
                 url: top.upstream("upstream"),
                 http: match top.word("upstream_http") {
@@ -49,6 +51,19 @@ impl Config {
             jwt: jwt(&top),
             routes: routes(stated)?,
         })
+    }
+}
+
+fn front(top: &Values<'_>) -> FrontOptions {
+    FrontOptions {
+        max_connections: narrowed(top.count("max_connections")),
+        max_streams: narrowed(top.count("max_streams")),
+        max_header_bytes: narrowed(top.count("max_header_bytes")),
+        max_headers: narrowed(top.count("max_headers")),
+        head_timeout: top.duration("head_timeout"),
+        body_timeout: top.duration("body_timeout"),
+        write_timeout: top.duration("write_timeout"),
+        idle_timeout: top.duration("idle_timeout"),
     }
 }
 

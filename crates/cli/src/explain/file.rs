@@ -16,7 +16,10 @@ use parking_lot::Mutex;
 use tokio::io::{join, sink};
 
 use crate::exit::Failure;
-use crate::front::{BUFFER, admission};
+use crate::front::admission;
+
+/// Longest head that is read, in bytes: what `max_header_bytes` may be at most.
+const HEAD: usize = 1024 * 1024;
 
 /// A request out of a file.
 #[derive(Debug)]
@@ -58,7 +61,7 @@ pub(super) async fn parse(text: &[u8]) -> Result<Written, String> {
     };
     let mut http = Builder::new();
     // All of it is there at once, and then nothing more.
-    http.keep_alive(false).half_close(true).max_buf_size(BUFFER);
+    http.keep_alive(false).half_close(true).max_buf_size(HEAD);
     let served = http.serve_connection(TokioIo::new(join(message.as_slice(), sink())), service_fn(take)).await;
     let Some((head, body)) = taken.lock().take() else {
         let why = served.err().map_or("it is empty".to_owned(), |error| error.to_string());

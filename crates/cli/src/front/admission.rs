@@ -5,7 +5,7 @@
 //! closes the connection after the answer.
 
 use bytes::Bytes;
-use http::header::{HOST, HeaderValue, TRANSFER_ENCODING};
+use http::header::{CONTENT_LENGTH, COOKIE, HOST, HeaderValue, TRANSFER_ENCODING};
 use http::uri::PathAndQuery;
 use http::{Method, Request, Uri, Version};
 
@@ -20,6 +20,56 @@ pub(crate) fn admit<B>(request: &mut Request<B>) -> Result<(), &'static str> {
     if request.uri().authority().is_some() {
         into_origin_form(request)?;
     }
+    check_path(request)
+}
+
+/// Checks a request of HTTP/2 and gives it the form that one of HTTP/1 has by now: its authority is the `Host` (RFC 9113,
+/// section 8.3.1), its cookies stand on one line (section 8.2.3). h2 has refused by now, by resetting the stream: fields that
+/// belong to a connection, pseudo-header fields that are missing, twice or late, names in upper case, a body that isn't as
+/// long as it says.
+pub(super) fn admit_stream<B>(request: &mut Request<B>, most: usize) -> Result<(), &'static str> {
+    if request.method() == Method::CONNECT {
+        return Err("CONNECT is not served here");
+    }
+    if request.headers().len() > most {
+        return Err("there are too many header fields");
+    }
+    if request.headers().get_all(CONTENT_LENGTH).iter().count() > 1 {
+        return Err("there is more than one Content-Length field");
+    }
+    let authority = request.uri().authority().map(|authority| authority.as_str().to_owned());
+    let mut hosts = request.headers().get_all(HOST).into_iter();
+    if let (Some(authority), Some(host)) = (&authority, hosts.next())
+        && !host.as_bytes().eq_ignore_ascii_case(authority.as_bytes())
+    {
+        return Err("the Host field differs from the authority");
+    }
+    if authority.is_none() || hosts.next().is_some() {
+        check_host(request)?;
+    }
+    if authority.is_some() {
+        into_origin_form(request)?;
+    } else {
+        let path = std::mem::take(request.uri_mut()).into_parts().path_and_query;
+        *request.uri_mut() = path.map_or_else(Uri::default, Uri::from);
+    }
+    join_cookies(request);
+    check_path(request)
+}
+
+/// The cookies of a request on one line, which is all that HTTP/1 knows.
+fn join_cookies<B>(request: &mut Request<B>) {
+    let mut lines = request.headers().get_all(COOKIE).iter();
+    if let (Some(first), Some(second)) = (lines.next(), lines.next()) {
+        let all = [first, second].into_iter().chain(lines).map(HeaderValue::as_bytes);
+        let joined = all.collect::<Vec<_>>().join(&b"; "[..]);
+        let joined =
+            HeaderValue::from_maybe_shared(Bytes::from(joined)).expect("joined field values are a field value");
+        request.headers_mut().insert(COOKIE, joined);
+    }
+}
+
+fn check_path<B>(request: &Request<B>) -> Result<(), &'static str> {
     let path = request.uri().path();
     let everything = path == "*" && request.method() == Method::OPTIONS;
     if path.starts_with('/') || everything { Ok(()) } else { Err("the request target is not a path") }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::header::{CONNECTION, EXPECT, HeaderValue};
-use http::{Method, Request, Response, StatusCode, Version};
+use http::{Extensions, Method, Request, Response, StatusCode, Version};
 use http_body::Body;
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
@@ -15,9 +15,10 @@ use oncekey_engine::NotExecuted;
 use oncekey_tower::{BodyError, ResponseBody};
 use tower::{Service, ServiceExt};
 
+use super::flow::{AnswerBody, Flow};
 use super::line::{Line, Unread};
 use super::refusal::Refusals;
-use super::{ClientAddress, ClientBody, Current, admission};
+use super::{ClientBody, Current, Serving, admission};
 
 /// Most of an unread body that is read on for the connection's sake, in bytes; past it closing is cheaper.
 const DRAINED: u64 = 64 * 1024;
@@ -25,49 +26,108 @@ const DRAINED: u64 = 64 * 1024;
 /// How long that may hold the answer back.
 const DRAIN_TIME: Duration = Duration::from_secs(1);
 
-pub(super) async fn answer<S>(
-    mut request: Request<Incoming>,
-    current: Current<S>,
-    client: ClientAddress,
-    line: Arc<Line>,
-) -> Result<Response<ResponseBody>, Infallible>
+/// The one who answers the requests of a connection.
+pub(super) struct Answering<S> {
+    pub(super) current: Current<S>,
+    /// What is known of the client.
+    pub(super) known: Extensions,
+    /// How long nothing may come of a request's body.
+    pub(super) body_timeout: Duration,
+    /// The field lines that a request may have.
+    pub(super) max_headers: usize,
+}
+
+/// What the service made of a request.
+struct Served {
+    response: Response<ResponseBody>,
+    has_body: bool,
+    /// The body broke off or broke its framing.
+    broken: bool,
+    upgrade: Option<OnUpgrade>,
+}
+
+impl<S> Clone for Answering<S> {
+    fn clone(&self) -> Self {
+        Self { current: self.current.clone(), known: self.known.clone(), ..*self }
+    }
+}
+
+impl<S> Answering<S>
 where
     S: Service<Request<ClientBody>, Response = Response<ResponseBody>> + Clone,
     S::Error: Into<BodyError>,
 {
-    let serving = current.get();
-    let version = request.version();
-    if let Err(wrong) = admission::admit(&mut request) {
-        line.linger();
-        return Ok(finish(serving.refusals.request_invalid(wrong), version, true));
+    /// Answers a request of HTTP/1.
+    pub(super) async fn answer(
+        self,
+        mut request: Request<Incoming>,
+        line: Arc<Line>,
+        flow: Arc<Flow>,
+    ) -> Result<Response<AnswerBody>, Infallible> {
+        let serving = self.current.get();
+        let version = request.version();
+        let give = |response: Response<ResponseBody>| Ok(response.map(|body| AnswerBody::new(body, Arc::clone(&flow))));
+        if let Err(wrong) = admission::admit(&mut request) {
+            line.linger();
+            if let Some(upgrade) = request.extensions_mut().remove::<OnUpgrade>() {
+                line.keep_unused_upgrade(upgrade);
+            }
+            return give(finish(serving.refusals.request_invalid(wrong), version, true));
+        }
+        let awaits_continue = request.headers().contains_key(EXPECT);
+        let head = request.method() == Method::HEAD;
+        let Served { response, has_body, broken, upgrade } = self.serve(&serving, request, &line).await;
+        if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+            line.become_tunnel();
+            return give(response);
+        }
+        if let Some(upgrade) = upgrade {
+            line.keep_unused_upgrade(upgrade);
+        }
+        let close = has_body && (broken || !settled(line.settle(), awaits_continue).await);
+        if close {
+            line.linger();
+        }
+        if version == Version::HTTP_10 && !head && response.body().size_hint().exact().is_none() {
+            line.end_with_connection();
+            return give(finish(response, version, true));
+        }
+        give(finish(response, version, close))
     }
-    let awaits_continue = request.headers().contains_key(EXPECT);
-    let safe = [Method::GET, Method::HEAD, Method::OPTIONS, Method::TRACE].contains(request.method());
-    let head = request.method() == Method::HEAD;
-    let mut request = request.map(|incoming| ClientBody::new(incoming, &line));
-    let has_body = !request.body().is_end_stream();
-    let upgrade = request.extensions().get::<OnUpgrade>().cloned();
-    request.extensions_mut().insert(client);
 
-    let served = serving.service.clone().oneshot(request).await;
-    let broken = has_body && line.body_is_broken();
-    let response = served.unwrap_or_else(|error| problem(&serving.refusals, &*error.into(), broken, safe));
-    if response.status() == StatusCode::SWITCHING_PROTOCOLS {
-        line.become_tunnel();
-        return Ok(response);
+    /// Answers a request of HTTP/2. What is left of its body needs no reading: the stream is reset once the answer is given,
+    /// and its connection goes on (H3).
+    pub(super) async fn answer_stream(
+        self,
+        mut request: Request<Incoming>,
+        flow: Arc<Flow>,
+    ) -> Result<Response<AnswerBody>, Infallible> {
+        let serving = self.current.get();
+        let response = match admission::admit_stream(&mut request, self.max_headers) {
+            Ok(()) => {
+                let line = Arc::new(Line::default());
+                let served = self.serve(&serving, request, &line).await;
+                drop(line.settle());
+                served.response
+            }
+            Err(wrong) => serving.refusals.request_invalid(wrong),
+        };
+        let mut response = response.map(|body| AnswerBody::new(body, flow));
+        *response.version_mut() = Version::HTTP_2;
+        Ok(response)
     }
-    if let Some(upgrade) = upgrade {
-        line.keep_unused_upgrade(upgrade);
+
+    async fn serve(self, serving: &Serving<S>, request: Request<Incoming>, line: &Arc<Line>) -> Served {
+        let safe = [Method::GET, Method::HEAD, Method::OPTIONS, Method::TRACE].contains(request.method());
+        let mut request = request.map(|incoming| ClientBody::new(incoming, line, self.body_timeout));
+        let has_body = !request.body().is_end_stream();
+        let upgrade = request.extensions().get::<OnUpgrade>().cloned();
+        request.extensions_mut().extend(self.known);
+        let served = serving.service.clone().oneshot(request).await;
+        let broken = has_body && line.body_is_broken();
+        let response = served.unwrap_or_else(|error| problem(&serving.refusals, &*error.into(), broken, safe));
+        Served { response, has_body, broken, upgrade }
     }
-    let close = has_body && (broken || !settled(line.settle(), awaits_continue).await);
-    if close {
-        line.linger();
-    }
-    if version == Version::HTTP_10 && !head && response.body().size_hint().exact().is_none() {
-        line.end_with_connection();
-        return Ok(finish(response, version, true));
-    }
-    Ok(finish(response, version, close))
 }
 
 /// Leaves the version to hyper, which knows the client's. `close` ends the connection after the answer: an answer in 1.0

@@ -1,12 +1,15 @@
-//! The body of a client's request, which tells its connection when it is dropped before its end (H3).
+//! The body of a client's request, which tells its connection when it is dropped before its end (H3), and gives a client up
+//! that sends nothing more of it.
 
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
+use tokio::time::{Instant, Sleep};
 
 use super::line::{Line, Unread};
 
@@ -19,27 +22,64 @@ pub(crate) struct ClientBody {
     /// `None` for a request without a body.
     line: Option<Arc<Line>>,
     begun: bool,
+    /// How long nothing has come.
+    silence: Option<Pin<Box<Sleep>>>,
+    patience: Duration,
+}
+
+/// Why there is no more of a body.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ClientBodyError {
+    /// It broke off, or broke its framing.
+    #[error(transparent)]
+    Broken(#[from] hyper::Error),
+    /// Nothing came for too long.
+    #[error("the client sent nothing more of the body for {0:?}")]
+    Silent(Duration),
 }
 
 impl ClientBody {
-    pub(super) fn new(incoming: Incoming, line: &Arc<Line>) -> Self {
+    /// `patience` is how long nothing may come of it, until an answer to it has begun.
+    pub(super) fn new(incoming: Incoming, line: &Arc<Line>, patience: Duration) -> Self {
         let line = (!incoming.is_end_stream()).then(|| {
             line.begin();
             Arc::clone(line)
         });
-        Self { incoming: Some(incoming), line, begun: false }
+        Self { incoming: Some(incoming), line, begun: false, silence: None, patience }
+    }
+
+    /// Resolves once the client was silent for too long. Not while an answer is given: then both may have their say as long as
+    /// they like.
+    fn poll_silence(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(line) = &self.line else { return Poll::Pending };
+        let over = || Instant::now() + self.patience;
+        let silence = self.silence.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(over())));
+        loop {
+            ready!(silence.as_mut().poll(cx));
+            if !line.is_settled() {
+                return Poll::Ready(());
+            }
+            silence.as_mut().reset(over());
+        }
     }
 }
 
 impl Body for ClientBody {
     type Data = Bytes;
-    type Error = hyper::Error;
+    type Error = ClientBodyError;
 
-    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, ClientBodyError>>> {
         let this = self.get_mut();
         let Some(incoming) = &mut this.incoming else { return Poll::Ready(None) };
         this.begun = true;
-        let frame = ready!(Pin::new(incoming).poll_frame(cx));
+        let frame = match Pin::new(incoming).poll_frame(cx) {
+            Poll::Ready(frame) => frame.map(|frame| frame.map_err(ClientBodyError::Broken)),
+            Poll::Pending => {
+                ready!(this.poll_silence(cx));
+                Some(Err(ClientBodyError::Silent(this.patience)))
+            }
+        };
+        this.silence = None;
         match &frame {
             Some(Ok(frame)) if !frame.is_trailers() => {}
             ended => {

@@ -68,6 +68,11 @@ impl Line {
         }
     }
 
+    /// Whether the request is answered.
+    pub(super) fn is_settled(&self) -> bool {
+        matches!(*self.leftover.lock(), Leftover::Settled)
+    }
+
     /// Keeps an upgrade that wasn't given to its client.
     pub(super) fn keep_unused_upgrade(&self, upgrade: OnUpgrade) {
         *self.unused_upgrade.lock() = Some(upgrade);

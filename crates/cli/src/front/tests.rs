@@ -9,6 +9,7 @@ mod tunnels;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Request, Response};
@@ -38,7 +39,7 @@ impl Gateway {
         S::Future: Send,
         S::Error: Into<BodyError>,
     {
-        Self::with(service, FrontOptions::default(), Drain::new()).await
+        Self::with(service, options(), Drain::new()).await
     }
 
     async fn with<S>(service: S, options: FrontOptions, drain: Drain) -> Self
@@ -58,15 +59,15 @@ impl Gateway {
     async fn before(upstream: SocketAddr) -> Self {
         let drain = Drain::new();
         let clock = Arc::new(ManualClock::at(Timestamp::from_micros(0)));
-        let options = UpstreamOptions::at(upstream.to_string().parse().unwrap());
-        let upstream = Upstream::new(options, clock, drain.clone());
+        let reached = UpstreamOptions::at(upstream.to_string().parse().unwrap());
+        let upstream = Upstream::new(reached, clock, drain.clone());
         let pass = tower::service_fn(move |request: Request<ClientBody>| {
             let upstream = upstream.clone();
             async move {
                 upstream.oneshot(request.map(RequestBody::streaming)).await.map(|r| r.map(ResponseBody::streaming))
             }
         });
-        Self::with(pass, FrontOptions::default(), drain).await
+        Self::with(pass, options(), drain).await
     }
 
     /// A gateway that passes everything on to an upstream which treats each connection so.
@@ -115,6 +116,20 @@ impl Gateway {
         let mut client = self.client().await;
         client.send(request).await;
         client.message().await
+    }
+}
+
+/// Bounds that no test meets by chance.
+fn options() -> FrontOptions {
+    FrontOptions {
+        max_connections: 1000,
+        max_streams: 100,
+        max_header_bytes: 16 * 1024,
+        max_headers: 100,
+        head_timeout: Duration::from_mins(1),
+        body_timeout: Duration::from_mins(1),
+        write_timeout: Duration::from_mins(1),
+        idle_timeout: Duration::from_mins(1),
     }
 }
 

@@ -181,7 +181,8 @@ async fn a_head_that_is_too_long_is_refused() {
 
 #[tokio::test]
 async fn a_head_that_does_not_come_ends_the_connection() {
-    let options = FrontOptions { head_timeout: Duration::from_millis(50) };
+    let options =
+        FrontOptions { head_timeout: Duration::from_millis(50), idle_timeout: Duration::from_millis(50), ..options() };
     let service = tower::service_fn(|_| async { Ok::<_, BodyError>(Response::new(ResponseBody::whole(Bytes::new()))) });
     let gateway = Gateway::with(service, options, Drain::new()).await;
     let mut slow = gateway.client().await;
