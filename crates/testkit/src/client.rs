@@ -17,10 +17,10 @@ use crate::PATIENCE;
 /// A request to be sent, any number of times.
 #[derive(Clone, Debug)]
 pub struct Call {
-    method: Method,
-    path: String,
-    headers: HeaderMap,
-    body: Bytes,
+    pub(crate) method: Method,
+    pub(crate) path: String,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
 }
 
 impl Call {

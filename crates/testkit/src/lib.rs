@@ -4,7 +4,8 @@
 //!   request headers tell it to (delay, gate, any body, any framing, a cut).
 //! - [`FaultProxy`]: a TCP proxy that cuts, blackholes or holds back what passes through it.
 //! - [`Process`]: a program under test: its output, its signals, its exit, its memory and CPU time.
-//! - [`Client`] for requests that should work, [`RawClient`] for bytes on the wire.
+//! - [`Client`] for requests that should work, [`RawClient`] for bytes on the wire; for HTTP/2 [`Http2Client`] and
+//!   [`FrameClient`].
 //! - [`PythonUpstream`] and [`NodeUpstream`]: a FastAPI and an Express application; [`PythonHttp2Upstream`] and
 //!   [`NodeHttp2Upstream`]: the same over HTTP/2.
 //!
@@ -14,6 +15,8 @@
 
 mod apps;
 mod client;
+pub mod frames;
+mod http2;
 mod loopback;
 mod process;
 mod proxy;
@@ -24,6 +27,8 @@ use std::time::Duration;
 
 pub use apps::{AppUpstream, NodeHttp2Upstream, NodeUpstream, PythonHttp2Upstream, PythonUpstream};
 pub use client::{Answer, Call, Client};
+pub use frames::FrameClient;
+pub use http2::{Http2Client, whole};
 pub use loopback::{free_address, raise_open_files, scratch_dir};
 pub use process::{Lines, Memory, Process};
 pub use proxy::{Direction, FaultProxy};

@@ -76,17 +76,25 @@ where
 impl Shared {
     /// Runs a stream until its answer is with the client. Dropped, a stream is reset.
     async fn run(&self, stream: impl Future<Output = ()>, flow: &Flow) {
-        let mut stream = pin!(stream);
-        let mut ended = false;
+        let mut stream = pin!(Some(stream));
         let mut seen = flow.moved();
         loop {
+            let ended = stream.is_none();
+            let answer = async {
+                match stream.as_mut().as_pin_mut() {
+                    Some(stream) => stream.await,
+                    None => flow.taken().await,
+                }
+            };
             tokio::select! {
                 biased;
-                () = stream.as_mut(), if !ended => {
-                    ended = true;
+                () = answer => {
+                    if ended {
+                        return;
+                    }
+                    stream.set(None);
                     self.count(flow);
                 }
-                () = flow.taken(), if ended => return,
                 () = tokio::time::sleep(self.patience) => {
                     let moved = flow.moved();
                     if flow.waits() && moved == seen {

@@ -18,5 +18,6 @@ mod reloading;
 mod scopes;
 mod stand;
 mod starting;
+mod streams;
 mod unknowns;
 mod waiters;
