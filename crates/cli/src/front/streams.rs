@@ -26,7 +26,7 @@ struct Shared {
     next: Mutex<Option<Arc<Flow>>>,
     /// How long an answer may wait with nothing of it taken.
     patience: Duration,
-    /// Streams reset before their answer was given, less those that were answered.
+    /// Streams that ended before their answer was given, less those that were answered.
     resets: AtomicU32,
     most_resets: u32,
     tasks: TaskTracker,
@@ -101,6 +101,8 @@ impl Shared {
                         // What h2 holds of an answer that was handed over whole goes only with the connection.
                         if ended {
                             self.broken.cancel();
+                        } else {
+                            self.count(flow);
                         }
                         return;
                     }
