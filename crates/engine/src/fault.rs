@@ -40,6 +40,9 @@
 //! | `refused_is_ambiguous` | what an HTTP/2 upstream provably didn't execute counts as unknown (E6) |
 //! | `cancel_is_proof` | a stream reset with CANCEL counts as not executed (E7) |
 //! | `no_drain` | what runs isn't waited for at the end (D4) |
+//! | `trust_content_length` | the gateway doesn't see `Transfer-Encoding` (H1) |
+//! | `leave_unread_body` | the gateway doesn't see `Content-Length`, and takes a body for the next request (H3) |
+//! | `admit_anything` | the gateway takes what HTTP's grammar alone allows (H1) |
 
 /// A named place; see the table above.
 #[cfg(not(feature = "fault-points"))]

@@ -18,6 +18,7 @@ mod passing;
 mod profiles;
 mod reloading;
 mod scopes;
+mod smuggling;
 mod stand;
 mod starting;
 mod streams;

@@ -29,9 +29,14 @@ pub(super) struct Gateway {
 impl Gateway {
     /// Starts one with the given settings (TOML) and waits until it is ready. No upstream: the settings name it.
     pub(super) async fn start(upstream: &str, settings: &str) -> Self {
+        Self::breaking("", upstream, settings).await
+    }
+
+    /// Starts one that breaks rules (see `oncekey_engine::fault`), none if there are none.
+    pub(super) async fn breaking(rules: &str, upstream: &str, settings: &str) -> Self {
         let directory = oncekey_testkit::scratch_dir().expect("a directory");
         let store = format!("sqlite:{}", directory.path().join("oncekey.db").display());
-        let mut gateway = Self::on(&store, directory.path(), upstream, settings).await;
+        let mut gateway = Self::on(&store, directory.path(), upstream, settings, rules).await;
         gateway.directory = Some(directory);
         gateway
     }
@@ -39,12 +44,12 @@ impl Gateway {
     /// Starts a further gateway on this one's store.
     pub(super) async fn second(&self, upstream: &str, settings: &str) -> Self {
         let directory = oncekey_testkit::scratch_dir().expect("a directory");
-        let mut gateway = Self::on(&self.store, directory.path(), upstream, settings).await;
+        let mut gateway = Self::on(&self.store, directory.path(), upstream, settings, "").await;
         gateway.directory = Some(directory);
         gateway
     }
 
-    async fn on(store: &str, directory: &Path, upstream: &str, settings: &str) -> Self {
+    async fn on(store: &str, directory: &Path, upstream: &str, settings: &str, broken: &str) -> Self {
         let file = directory.join("oncekey.toml");
         std::fs::write(&file, settings).expect("written");
         let (address, admin) = (free_address().expect("a port"), free_address().expect("a port"));
@@ -55,6 +60,7 @@ impl Gateway {
             command.args(["--upstream", upstream]);
         }
         command.args(["--listen", &address.to_string(), "--admin", &admin.to_string()]);
+        command.env("ONCEKEYTEST_BREAK", broken);
         let mut process = Process::start(&mut command).expect("oncekey starts");
         process.ready(admin, "/readyz").await.expect("oncekey becomes ready");
         Self { process, address, admin, file, directory: None, store: store.to_owned() }
