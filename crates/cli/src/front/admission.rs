@@ -41,6 +41,9 @@ pub(super) fn admit_stream<B>(request: &mut Request<B>, most: usize) -> Result<(
     if request.headers().get_all(CONTENT_LENGTH).iter().count() > 1 {
         return Err("there is more than one Content-Length field");
     }
+    if request.uri().path_and_query().is_some_and(|path| path.as_str().starts_with('?')) {
+        return Err("the request target is not a path");
+    }
     let authority = request.uri().authority().map(|authority| authority.as_str().to_owned());
     let mut hosts = request.headers().get_all(HOST).into_iter();
     if let (Some(authority), Some(host)) = (&authority, hosts.next())

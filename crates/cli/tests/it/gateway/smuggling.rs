@@ -3,6 +3,7 @@
 //! of answer that oncekey gives without reading a body to its end.
 
 mod cases;
+mod streams;
 
 use oncekey_testkit::CountingUpstream;
 use tokio::task::JoinSet;
