@@ -60,6 +60,9 @@ impl Http2Client {
     }
 
     /// Waits until the connection is over; the error that ended it, if one did.
+    ///
+    /// # Panics
+    /// When it isn't within [`PATIENCE`].
     pub async fn over(mut self) -> Option<h2::Error> {
         let joined = tokio::time::timeout(PATIENCE, self.driver.join_next()).await.expect("the connection ends");
         joined.expect("there is a driver").expect("it doesn't panic").err()

@@ -46,12 +46,6 @@ struct Served {
     upgrade: Option<OnUpgrade>,
 }
 
-impl<S> Clone for Answering<S> {
-    fn clone(&self) -> Self {
-        Self { current: self.current.clone(), known: self.known.clone(), ..*self }
-    }
-}
-
 impl<S> Answering<S>
 where
     S: Service<Request<ClientBody>, Response = Response<ResponseBody>> + Clone,
@@ -59,7 +53,7 @@ where
 {
     /// Answers a request of HTTP/1.
     pub(super) async fn answer(
-        self,
+        self: Arc<Self>,
         mut request: Request<Incoming>,
         line: Arc<Line>,
         flow: Arc<Flow>,
@@ -98,7 +92,7 @@ where
     /// Answers a request of HTTP/2. What is left of its body needs no reading: the stream is reset once the answer is given,
     /// and its connection goes on (H3).
     pub(super) async fn answer_stream(
-        self,
+        self: Arc<Self>,
         mut request: Request<Incoming>,
         flow: Arc<Flow>,
     ) -> Result<Response<AnswerBody>, Infallible> {
@@ -117,12 +111,12 @@ where
         Ok(response)
     }
 
-    async fn serve(self, serving: &Serving<S>, request: Request<Incoming>, line: &Arc<Line>) -> Served {
+    async fn serve(&self, serving: &Serving<S>, request: Request<Incoming>, line: &Arc<Line>) -> Served {
         let safe = [Method::GET, Method::HEAD, Method::OPTIONS, Method::TRACE].contains(request.method());
         let mut request = request.map(|incoming| ClientBody::new(incoming, line, self.body_timeout));
         let has_body = !request.body().is_end_stream();
         let upgrade = request.extensions().get::<OnUpgrade>().cloned();
-        request.extensions_mut().extend(self.known);
+        request.extensions_mut().extend(self.known.clone());
         let served = serving.service.clone().oneshot(request).await;
         let broken = has_body && line.body_is_broken();
         let response = served.unwrap_or_else(|error| problem(&serving.refusals, &*error.into(), broken, safe));

@@ -142,7 +142,7 @@ where
     ) {
         let (answering, shared, beats) = (self.answering(known), Arc::clone(&line), Arc::clone(&pulse));
         let answer = service_fn(move |request: Request<Incoming>| {
-            answering.clone().answer(request, Arc::clone(&shared), Flow::new(beats.begin()))
+            Arc::clone(&answering).answer(request, Arc::clone(&shared), Flow::new(beats.begin()))
         });
         let mut http = http1::Builder::new();
         http.timer(TokioTimer::new())
@@ -175,7 +175,7 @@ where
         let answer = service_fn(move |request: Request<Incoming>| {
             let flow = Flow::new(beats.begin());
             announced.announce(&flow);
-            answering.clone().answer_stream(request, flow)
+            Arc::clone(&answering).answer_stream(request, flow)
         });
         let mut http = http2::Builder::new(streams.clone());
         http.timer(TokioTimer::new())
@@ -197,9 +197,9 @@ where
         }
     }
 
-    fn answering(&self, known: Extensions) -> Answering<S> {
+    fn answering(&self, known: Extensions) -> Arc<Answering<S>> {
         let FrontOptions { body_timeout, max_headers, .. } = self.options;
-        Answering { current: self.current.clone(), known, body_timeout, max_headers }
+        Arc::new(Answering { current: self.current.clone(), known, body_timeout, max_headers })
     }
 
     fn enders<'a>(&'a self, stopping: &'a CancellationToken, head: Option<Duration>, farewell: Duration) -> Enders<'a> {

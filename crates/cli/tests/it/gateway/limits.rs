@@ -16,7 +16,7 @@ async fn start(settings: &str) -> (CountingUpstream, Gateway) {
 #[tokio::test]
 async fn heads_past_their_bounds_are_refused_and_the_connection_closes() {
     let (upstream, gateway) = start("max_header_bytes = \"8KiB\"\nmax_headers = 20\n").await;
-    let many: String = (0..20).map(|number| format!("X-{number}: a\r\n")).collect();
+    let many = "X-Many: a\r\n".repeat(20);
     let long = format!("X-Long: {}\r\n", "x".repeat(8 * 1024));
     for (what, lines) in [("many fields", many), ("a long field", long)] {
         let mut client = gateway.raw().await;

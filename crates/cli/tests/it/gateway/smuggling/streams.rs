@@ -20,6 +20,9 @@ enum Right {
 }
 use Right::{Ended, Executed, Refused, Reset};
 
+/// What is tried, the field that is changed for it, its value (`None`: it is left out), and what is right then.
+type Change = (&'static str, &'static [u8], Option<&'static [u8]>, Right);
+
 type Fields<'a> = Vec<(&'a [u8], &'a [u8])>;
 
 /// The head of an order.
@@ -153,7 +156,7 @@ async fn fields_that_would_be_other_lines_or_lengths_are_refused() {
 #[tokio::test]
 async fn pseudo_fields_that_are_no_target_are_refused() {
     let trial = Trial::new().await;
-    let changes: &[(&str, &[u8], Option<&[u8]>, Right)] = &[
+    let changes: &[Change] = &[
         ("no method", b":method", None, Reset),
         ("no scheme", b":scheme", None, Reset),
         ("no path", b":path", None, Reset),
@@ -181,12 +184,12 @@ async fn pseudo_fields_that_are_no_target_are_refused() {
     ];
     for (number, (what, name, value, right)) in changes.iter().enumerate() {
         let key = format!("pseudo-{number}");
-        let changed = head(&key).into_iter().filter_map(|field| match value {
+        let fields = head(&key).into_iter().filter_map(|field| match value {
             _ if field.0 != *name => Some(field),
             Some(value) => Some((*name, *value)),
             None => None,
         });
-        trial.judge(what, &changed.collect::<Vec<_>>(), &[], *right).await;
+        trial.judge(what, &fields.collect::<Vec<_>>(), &[], *right).await;
     }
     let hosted: Fields<'_> = head("hosted").into_iter().filter(|(name, _)| *name != b":authority").collect();
     let hosted = [&hosted[..], &[(b"host", b"b")]].concat();
