@@ -9,7 +9,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::process::Command;
 
-use crate::{Call, Client, Process};
+use crate::{Call, Client, PATIENCE, Process};
 
 /// The Python interpreter that has FastAPI and uvicorn.
 const PYTHON: &str = "ONCEKEY_TEST_PYTHON";
@@ -124,6 +124,19 @@ impl AppUpstream {
     pub async fn count(&self, key: &str) -> io::Result<u64> {
         let answer = Client::new(self.address).call(&Call::get(format!("/count?key={key}"))).await?;
         answer.json()["count"].as_u64().ok_or_else(|| io::Error::other("the application gave no count"))
+    }
+}
+
+/// Runs one of the Python programs among the applications to its end, and gives what it prints. Dropping the future kills it.
+/// Fails when it says that it failed, or after [`PATIENCE`].
+pub async fn run_python(program: &str, arguments: &[&str]) -> io::Result<String> {
+    let mut command = tokio::process::Command::new(required(PYTHON)?);
+    command.arg(format!("{APPS}/{program}")).args(arguments).env("PYTHONDONTWRITEBYTECODE", "1").kill_on_drop(true);
+    let output = tokio::time::timeout(PATIENCE, command.output()).await.map_err(|_| io::ErrorKind::TimedOut)??;
+    if output.status.success() {
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    } else {
+        Err(io::Error::other(String::from_utf8_lossy(&output.stderr).into_owned()))
     }
 }
 

@@ -25,7 +25,7 @@ mod upstream;
 
 use std::time::Duration;
 
-pub use apps::{AppUpstream, NodeHttp2Upstream, NodeUpstream, PythonHttp2Upstream, PythonUpstream};
+pub use apps::{AppUpstream, NodeHttp2Upstream, NodeUpstream, PythonHttp2Upstream, PythonUpstream, run_python};
 pub use client::{Answer, Call, Client};
 pub use frames::FrameClient;
 pub use http2::{Http2Client, whole};

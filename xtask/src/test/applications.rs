@@ -18,9 +18,11 @@ struct Component {
     check: &'static [&'static str],
 }
 
-const COMPONENTS: [Component; 5] = [
+const COMPONENTS: [Component; 6] = [
     // What the demo prints is run as it is printed.
     Component { package: "curl", check: &["curl", "--version"] },
+    // h2load, a client of HTTP/2.
+    Component { package: "nghttp2-client", check: &["h2load", "--version"] },
     Component { package: "python3", check: &["python3", "--version"] },
     // Debian splits these off; without ensurepip an environment has no pip.
     Component { package: "python3-venv", check: &["python3", "-c", "import venv, ensurepip"] },

@@ -3,6 +3,7 @@
 mod draining;
 mod early_answers;
 mod framing;
+mod http2;
 mod older_clients;
 mod streams;
 mod tunnels;

@@ -5,6 +5,7 @@
 mod answers;
 mod applications;
 mod bodies;
+mod clients;
 mod connections;
 mod counters;
 mod demo;
