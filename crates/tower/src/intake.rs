@@ -1,5 +1,6 @@
 //! Reading a keyed request's body whole, within the memory budget and in bounded time.
 
+use std::pin::Pin;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -8,7 +9,7 @@ use http_body_util::BodyExt;
 use oncekey_core::problem::{Code, Problem};
 use tokio::time::timeout;
 
-use crate::budget::{Pool, Share};
+use crate::budget::{Pool, Share, UNCOUNTED};
 use crate::gathered::Gathered;
 
 /// A whole body and the room it takes.
@@ -26,8 +27,9 @@ pub(crate) struct Bounds {
     pub(crate) decoding: u64,
 }
 
-/// Reads a body. Nothing is read before there is room for all of it, and for decoding it (W3), so that two half-read
-/// bodies never wait for each other. `patience` bounds the wait for room, and then the reading. The share beside the body is
+/// Reads a body. Nothing that is counted is read before there is room for all of it, and for decoding it (W3), so that two
+/// half-read bodies never wait for each other. A body that doesn't say its length takes room for the largest it can be, once it
+/// isn't small any more. `patience` bounds the wait for room, and the reading before and after it. The share beside the body is
 /// the room for decoding it.
 pub(crate) async fn read<B>(
     body: B,
@@ -43,19 +45,35 @@ where
     if hint.lower() > max {
         return Err(Problem::body_too_large(max));
     }
-    let room = timeout(patience, pool.take_both([hint.exact().unwrap_or(max), decoding])).await;
+    let mut body = std::pin::pin!(body);
+    let mut gathered = Gathered::new(hint.exact(), max);
+    let reading = async |body: Pin<&mut B>, gathered: &mut Gathered, pause: u64| {
+        let read = timeout(patience, gather(body, gathered, max, pause)).await;
+        read.map_err(|_| invalid("the body did not arrive in time"))?
+    };
+    let mut ended = false;
+    let size = match hint.exact() {
+        Some(exact) => exact,
+        None => {
+            ended = reading(body.as_mut(), &mut gathered, UNCOUNTED).await?;
+            if ended { gathered.len() } else { max }
+        }
+    };
+    let room = timeout(patience, pool.take_both([size, decoding])).await;
     let [share, decoding] = room.map_err(|_| Problem::new(Code::Overloaded))?;
-    let reading = timeout(patience, gather(body, Gathered::new(hint.exact(), max), max)).await;
-    let bytes = reading.map_err(|_| invalid("the body did not arrive in time"))??;
-    Ok((Intake { bytes, share }, decoding))
+    if !ended {
+        reading(body, &mut gathered, max).await?;
+    }
+    Ok((Intake { bytes: gathered.into_bytes(), share }, decoding))
 }
 
-async fn gather<B>(body: B, mut gathered: Gathered, max: u64) -> Result<Bytes, Problem>
+/// Reads until there are more than `pause` bytes; whether the body ended before.
+async fn gather<B>(mut body: Pin<&mut B>, gathered: &mut Gathered, max: u64, pause: u64) -> Result<bool, Problem>
 where
     B: Body<Data = Bytes>,
 {
-    let mut body = std::pin::pin!(body);
-    while let Some(frame) = body.frame().await {
+    while gathered.len() <= pause {
+        let Some(frame) = body.frame().await else { return Ok(true) };
         // Trailers of a keyed request are dropped: its framing towards the upstream is ours (H1).
         let Ok(data) = frame.map_err(|_| invalid("the body was cut short or is framed wrongly"))?.into_data() else {
             continue;
@@ -65,7 +83,7 @@ where
         }
         gathered.push(&data);
     }
-    Ok(gathered.into_bytes())
+    Ok(false)
 }
 
 fn invalid(why: &str) -> Problem {

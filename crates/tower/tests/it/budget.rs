@@ -87,13 +87,15 @@ async fn a_budget_that_stays_full_is_overloaded_in_bounded_time_and_claims_nothi
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_of_unknown_length_takes_room_for_the_largest() {
+async fn a_body_of_unknown_length_takes_room_for_the_largest_once_it_is_not_small() {
     let world = tiny(Upstream::counting()).await;
     let (feed, body) = fed();
     let chunks = world.spawn(post("chunks").body(body).unwrap());
+    feed.send(Ok(vec![7; 64 * KIB].into())).unwrap();
+    assert!(has_room(&world, "k-0").await);
+    feed.send(Ok("a".into())).unwrap();
     settle().await;
     assert!(!has_room(&world, "k-1").await);
-    feed.send(Ok("a".into())).unwrap();
     drop(feed);
     assert_eq!(chunks.await.unwrap().status(), 201);
     assert!(has_room(&world, "k-2").await);
