@@ -29,7 +29,7 @@ pub use apps::{AppUpstream, NodeHttp2Upstream, NodeUpstream, PythonHttp2Upstream
 pub use client::{Answer, Call, Client};
 pub use frames::FrameClient;
 pub use http2::{Http2Client, whole};
-pub use loopback::{free_address, raise_open_files, scratch_dir};
+pub use loopback::{free_address, free_addresses, raise_open_files, scratch_dir};
 pub use process::{Lines, Memory, Process};
 pub use proxy::{Direction, FaultProxy};
 pub use raw_client::{RawAnswer, RawClient};

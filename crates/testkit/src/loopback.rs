@@ -14,6 +14,12 @@ pub fn free_address() -> io::Result<SocketAddr> {
     TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()
 }
 
+/// Two of them, which differ: let go of one by one, the system may hand the same port out twice.
+pub fn free_addresses() -> io::Result<[SocketAddr; 2]> {
+    let (one, two) = (TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?, TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?);
+    Ok([one.local_addr()?, two.local_addr()?])
+}
+
 /// A directory of the test's own, deleted with everything in it when dropped.
 pub fn scratch_dir() -> io::Result<TempDir> {
     tempfile::Builder::new().prefix("oncekey-test-").tempdir()

@@ -51,14 +51,8 @@ where
         let read = timeout(patience, gather(body, gathered, max, pause)).await;
         read.map_err(|_| invalid("the body did not arrive in time"))?
     };
-    let mut ended = false;
-    let size = match hint.exact() {
-        Some(exact) => exact,
-        None => {
-            ended = reading(body.as_mut(), &mut gathered, UNCOUNTED).await?;
-            if ended { gathered.len() } else { max }
-        }
-    };
+    let ended = hint.exact().is_none() && reading(body.as_mut(), &mut gathered, UNCOUNTED).await?;
+    let size = if ended { gathered.len() } else { hint.exact().unwrap_or(max) };
     let room = timeout(patience, pool.take_both([size, decoding])).await;
     let [share, decoding] = room.map_err(|_| Problem::new(Code::Overloaded))?;
     if !ended {

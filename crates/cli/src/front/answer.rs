@@ -89,8 +89,9 @@ where
         give(finish(response, version, close))
     }
 
-    /// Answers a request of HTTP/2. What is left of its body needs no reading: the stream is reset once the answer is given,
-    /// and its connection goes on (H3).
+    /// Answers a request of HTTP/2. What is left of its body needs no reading for the connection's sake: the stream is reset
+    /// once the answer is given (H3). But clients (curl up to 7.88) take that reset for a failure if they still send, so
+    /// what is short is read on.
     pub(super) async fn answer_stream(
         self: Arc<Self>,
         mut request: Request<Incoming>,
@@ -100,8 +101,9 @@ where
         let response = match admission::admit_stream(&mut request, self.max_headers) {
             Ok(()) => {
                 let line = Arc::new(Line::default());
+                let awaits_continue = request.headers().contains_key(EXPECT);
                 let served = self.serve(&serving, request, &line).await;
-                drop(line.settle());
+                settled(line.settle(), awaits_continue).await;
                 served.response
             }
             Err(wrong) => serving.refusals.request_invalid(wrong),

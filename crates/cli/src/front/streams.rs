@@ -121,3 +121,103 @@ impl Shared {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use bytes::{Buf, Bytes};
+    use http_body_util::BodyExt;
+    use oncekey_tower::ResponseBody;
+    use tokio::sync::oneshot;
+
+    use super::super::flow::{AnswerBody, Piece};
+    use super::super::pulse::Pulse;
+    use super::*;
+
+    const PATIENCE: Duration = Duration::from_secs(60);
+
+    fn flow() -> Arc<Flow> {
+        Flow::new(Arc::new(Pulse::default()).begin())
+    }
+
+    /// A piece of an answer that is to be written.
+    async fn piece(flow: &Arc<Flow>) -> Piece {
+        let mut body = AnswerBody::new(ResponseBody::whole(Bytes::from_static(b"answer")), Arc::clone(flow));
+        body.frame().await.unwrap().unwrap().into_data().ok().unwrap()
+    }
+
+    /// Runs a stream that doesn't end by itself; what is given resolves when it is dropped.
+    fn endless(streams: &Streams, flow: &Arc<Flow>) -> oneshot::Receiver<()> {
+        let (held, dropped) = oneshot::channel::<()>();
+        streams.announce(flow);
+        streams.execute(async move {
+            std::future::pending::<()>().await;
+            drop(held);
+        });
+        dropped
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stream_ends_when_nothing_of_its_answer_is_taken_for_long() {
+        let (streams, flow) = (Streams::new(PATIENCE, 10), flow());
+        let mut dropped = endless(&streams, &flow);
+        // Nothing waits: an answer may be as late as it likes.
+        tokio::time::sleep(PATIENCE * 10).await;
+        let mut waiting = piece(&flow).await;
+        for _ in 0..5 {
+            tokio::time::sleep(PATIENCE).await;
+            waiting.advance(1);
+            assert!(dropped.try_recv() == Err(oneshot::error::TryRecvError::Empty), "it is taken, if slowly");
+        }
+        tokio::time::timeout(PATIENCE * 2, dropped).await.unwrap().unwrap_err();
+        assert!(!streams.0.broken.is_cancelled(), "its connection goes on");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_that_was_handed_over_whole_and_is_not_taken_ends_the_connection() {
+        let (streams, flow) = (Streams::new(PATIENCE, 10), flow());
+        let waiting = piece(&flow).await;
+        streams.announce(&flow);
+        streams.execute(async {});
+        tokio::time::timeout(PATIENCE * 3, streams.broken()).await.unwrap();
+        drop(waiting);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_task_goes_once_its_answer_is_taken() {
+        let (streams, flow) = (Streams::new(PATIENCE, 10), flow());
+        let waiting = piece(&flow).await;
+        streams.announce(&flow);
+        streams.execute(async {});
+        tokio::time::sleep(PATIENCE / 2).await;
+        assert_eq!(streams.0.tasks.len(), 1);
+        drop(waiting);
+        streams.0.tasks.close();
+        streams.0.tasks.wait().await;
+        assert!(!streams.0.broken.is_cancelled());
+    }
+
+    #[tokio::test]
+    async fn only_resets_in_a_row_end_the_connection() {
+        let streams = Streams::new(PATIENCE, 3);
+        let ended = async |answered: bool| {
+            let flow = flow();
+            if answered {
+                drop(piece(&flow).await);
+            }
+            streams.announce(&flow);
+            streams.execute(async {});
+            while streams.0.tasks.len() > 0 {
+                tokio::task::yield_now().await;
+            }
+        };
+        for _ in 0..10 {
+            ended(true).await;
+            ended(false).await;
+        }
+        assert!(!streams.0.broken.is_cancelled());
+        for _ in 0..3 {
+            ended(false).await;
+        }
+        assert!(streams.0.broken.is_cancelled());
+    }
+}

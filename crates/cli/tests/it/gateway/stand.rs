@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::Duration;
 
-use oncekey_testkit::{Answer, Call, Client, PATIENCE, Process, RawAnswer, RawClient, TempDir, free_address};
+use oncekey_testkit::{Answer, Call, Client, PATIENCE, Process, RawAnswer, RawClient, TempDir, free_addresses};
 
 /// The program, with an environment of its own.
 pub(super) fn oncekey() -> Command {
@@ -52,7 +52,7 @@ impl Gateway {
     async fn on(store: &str, directory: &Path, upstream: &str, settings: &str, broken: &str) -> Self {
         let file = directory.join("oncekey.toml");
         std::fs::write(&file, settings).expect("written");
-        let (address, admin) = (free_address().expect("a port"), free_address().expect("a port"));
+        let [address, admin] = free_addresses().expect("two ports");
         let mut command = oncekey();
         command.arg("serve").arg("--config").arg(&file).args(["--store", store]);
         // A flag would beat what a file says later.
