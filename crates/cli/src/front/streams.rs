@@ -133,7 +133,7 @@ mod tests {
     use super::super::pulse::Pulse;
     use super::*;
 
-    const PATIENCE: Duration = Duration::from_secs(60);
+    const PATIENCE: Duration = Duration::from_mins(1);
 
     fn flow() -> Arc<Flow> {
         Flow::new(Arc::new(Pulse::default()).begin())
@@ -206,7 +206,7 @@ mod tests {
             }
             streams.announce(&flow);
             streams.execute(async {});
-            while streams.0.tasks.len() > 0 {
+            while !streams.0.tasks.is_empty() {
                 tokio::task::yield_now().await;
             }
         };
