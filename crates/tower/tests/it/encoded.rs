@@ -77,9 +77,10 @@ async fn tiny(kib: usize, upstream: Upstream) -> World {
     Setup { budget: (kib * KIB / 2 * 3) as u64, ..setup }.start(upstream).await
 }
 
-/// A body that the test feeds. Its length isn't known, so it takes room for the largest.
+/// A body that the test feeds. Its length isn't known, and it isn't small, so it takes room for the largest.
 fn slow(key: &str, coding: &str) -> (crate::bodies::Feed, Request<TestBody>) {
     let (feed, body) = fed();
+    feed.send(Ok(vec![b'{'; 65 * KIB].into())).unwrap();
     (feed, post(key).header("Content-Encoding", coding).body(body).unwrap())
 }
 
