@@ -9,6 +9,7 @@ use http_body_util::{BodyExt, Full};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
@@ -120,6 +121,8 @@ impl Answer {
 #[derive(Debug)]
 pub struct Client {
     address: SocketAddr,
+    #[cfg(feature = "tls")]
+    tls: Option<crate::tls::Trust>,
     connection: Mutex<Option<Connection>>,
 }
 
@@ -132,7 +135,18 @@ struct Connection {
 impl Client {
     /// A client of the server at this address.
     pub fn new(address: SocketAddr) -> Self {
-        Self { address, connection: Mutex::default() }
+        Self {
+            address,
+            #[cfg(feature = "tls")]
+            tls: None,
+            connection: Mutex::default(),
+        }
+    }
+
+    /// A client that speaks TLS with the server at this address.
+    #[cfg(feature = "tls")]
+    pub fn over_tls(address: SocketAddr, tls: crate::tls::Trust) -> Self {
+        Self { address, tls: Some(tls), connection: Mutex::default() }
     }
 
     /// A POST with scope, key and a JSON body.
@@ -165,6 +179,15 @@ impl Client {
         }
         let stream = TcpStream::connect(self.address).await?;
         stream.set_nodelay(true)?;
+        #[cfg(feature = "tls")]
+        if let Some(tls) = &self.tls {
+            let stream = Box::pin(tls.connect(stream)).await?;
+            return Self::speak(Box::new(stream)).await;
+        }
+        Self::speak(stream).await
+    }
+
+    async fn speak(stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static) -> io::Result<Connection> {
         let (sender, driver) = http1::handshake(TokioIo::new(stream)).await.map_err(io::Error::other)?;
         let mut tasks = JoinSet::new();
         tasks.spawn(driver);

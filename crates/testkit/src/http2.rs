@@ -8,6 +8,7 @@ use bytes::Bytes;
 use h2::client::{Builder, ResponseFuture, SendRequest};
 use h2::{RecvStream, SendStream};
 use http::{HeaderMap, Request, Response, Version};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
@@ -19,6 +20,7 @@ use crate::client::{Answer, Call};
 pub struct Http2Client {
     sender: SendRequest<Bytes>,
     address: SocketAddr,
+    scheme: &'static str,
     driver: JoinSet<Result<(), h2::Error>>,
 }
 
@@ -32,12 +34,31 @@ impl Http2Client {
     pub async fn with_window(address: SocketAddr, window: u32) -> io::Result<Self> {
         let stream = TcpStream::connect(address).await?;
         stream.set_nodelay(true)?;
+        Self::speak(stream, address, "http", window).await
+    }
+
+    /// Connects through TLS, in which it offers HTTP/2 only.
+    #[cfg(feature = "tls")]
+    pub async fn over_tls(address: SocketAddr, tls: &crate::tls::Trust) -> io::Result<Self> {
+        let stream = TcpStream::connect(address).await?;
+        stream.set_nodelay(true)?;
+        let tls = tls.clone().offering(&[b"h2"]);
+        let stream = Box::pin(tls.connect(stream)).await?;
+        Self::speak(Box::new(stream), address, "https", 16 * 1024 * 1024).await
+    }
+
+    async fn speak(
+        stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+        address: SocketAddr,
+        scheme: &'static str,
+        window: u32,
+    ) -> io::Result<Self> {
         let mut builder = Builder::new();
         builder.initial_window_size(window).initial_connection_window_size(64 * 1024 * 1024).enable_push(false);
         let (sender, connection) = builder.handshake(stream).await.map_err(io::Error::other)?;
         let mut driver = JoinSet::new();
         driver.spawn(connection);
-        Ok(Self { sender, address, driver })
+        Ok(Self { sender, address, scheme, driver })
     }
 
     /// Sends a request and reads its answer whole. Fails when the stream is reset, the connection ends, or after
@@ -72,7 +93,7 @@ impl Http2Client {
         let mut request = Request::new(());
         *request.version_mut() = Version::HTTP_2;
         *request.method_mut() = call.method.clone();
-        let target = format!("http://{}{}", self.address, call.path);
+        let target = format!("{}://{}{}", self.scheme, self.address, call.path);
         *request.uri_mut() = target.parse().expect("the test gives a valid request target");
         *request.headers_mut() = call.headers.clone();
         request

@@ -6,6 +6,7 @@
 //! - [`Process`]: a program under test: its output, its signals, its exit, its memory and CPU time.
 //! - [`Client`] for requests that should work, [`RawClient`] for bytes on the wire; for HTTP/2 [`Http2Client`] and
 //!   [`FrameClient`].
+//! - `tls`, a feature: an authority that issues certificates, and TLS in front of any server.
 //! - [`PythonUpstream`] and [`NodeUpstream`]: a FastAPI and an Express application; [`PythonHttp2Upstream`] and
 //!   [`NodeHttp2Upstream`]: the same over HTTP/2.
 //!
@@ -21,6 +22,8 @@ mod loopback;
 mod process;
 mod proxy;
 mod raw_client;
+#[cfg(feature = "tls")]
+pub mod tls;
 mod upstream;
 
 use std::time::Duration;

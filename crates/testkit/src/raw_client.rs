@@ -6,7 +6,7 @@ mod framing;
 use std::io;
 use std::net::SocketAddr;
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use self::framing::{Framing, Head};
@@ -33,11 +33,29 @@ impl RawAnswer {
     }
 }
 
+/// What a connection runs on.
+trait Wire: AsyncRead + AsyncWrite + Send + Unpin + std::fmt::Debug {
+    fn tcp(&self) -> &TcpStream;
+}
+
+impl Wire for TcpStream {
+    fn tcp(&self) -> &TcpStream {
+        self
+    }
+}
+
+#[cfg(feature = "tls")]
+impl Wire for tokio_rustls::client::TlsStream<TcpStream> {
+    fn tcp(&self) -> &TcpStream {
+        self.get_ref().0
+    }
+}
+
 /// A TCP connection to a server. Every wait ends after [`PATIENCE`] with `TimedOut`. Dropping a reading future loses what
 /// it has taken from the connection.
 #[derive(Debug)]
 pub struct RawClient {
-    stream: TcpStream,
+    stream: Box<dyn Wire>,
     /// Read from the socket and not yet asked for.
     unread: Vec<u8>,
 }
@@ -47,7 +65,15 @@ impl RawClient {
     pub async fn connect(address: SocketAddr) -> io::Result<Self> {
         let stream = TcpStream::connect(address).await?;
         stream.set_nodelay(true)?;
-        Ok(Self { stream, unread: Vec::new() })
+        Ok(Self { stream: Box::new(stream), unread: Vec::new() })
+    }
+
+    /// Connects and establishes TLS.
+    #[cfg(feature = "tls")]
+    pub async fn connect_tls(address: SocketAddr, tls: &crate::tls::Trust) -> io::Result<Self> {
+        let stream = TcpStream::connect(address).await?;
+        stream.set_nodelay(true)?;
+        Ok(Self { stream: Box::new(within(tls.connect(stream)).await?), unread: Vec::new() })
     }
 
     /// Sends bytes as they are.
@@ -55,14 +81,14 @@ impl RawClient {
         within(self.stream.write_all(bytes.as_ref())).await
     }
 
-    /// Ends the sending side (FIN); answers can still be read.
+    /// Ends the sending side (FIN, through TLS after a close_notify); answers can still be read.
     pub async fn finish(&mut self) -> io::Result<()> {
         within(self.stream.shutdown()).await
     }
 
     /// Ends the connection with a reset.
     pub fn reset(self) -> io::Result<()> {
-        self.stream.set_zero_linger()
+        self.stream.tcp().set_zero_linger()
     }
 
     /// Reads one answer by its framing. An interim answer (1xx) is an answer of its own. Fails with `UnexpectedEof` when

@@ -6,6 +6,8 @@ mod apps;
 mod client;
 mod process;
 mod proxy;
+#[cfg(feature = "tls")]
+mod tls;
 mod upstream_answers;
 mod upstream_counts;
 mod upstream_cuts;
