@@ -5,6 +5,7 @@
 mod edges;
 mod files;
 mod native;
+mod providers;
 mod source;
 mod words;
 
@@ -38,6 +39,7 @@ pub(crate) fn run() -> Result {
     }
     let mut findings = edges::check(&serde_json::from_slice(&metadata.stdout)?);
     findings.extend(native::check()?);
+    findings.extend(providers::check(&resolved()?));
     for (path, text) in files::texts(root())? {
         findings.extend(source::check(&path, &text));
         findings.extend(words::check(&path, &text));
@@ -49,4 +51,14 @@ pub(crate) fn run() -> Result {
         0 => Ok(()),
         failures => Err(format!("{failures} layout rules are broken").into()),
     }
+}
+
+/// Every package that a build of the workspace and its tests takes on this platform, one a line: `NAME vVERSION`.
+fn resolved() -> Result<String> {
+    let arguments = ["tree", "--workspace", "--all-features", "--edges", "all", "--prefix", "none", "--format", "{p}"];
+    let tree = cargo().args(arguments).output()?;
+    if !tree.status.success() {
+        return Err(format!("cargo tree failed: {}", String::from_utf8_lossy(&tree.stderr)).into());
+    }
+    Ok(String::from_utf8(tree.stdout)?)
 }
