@@ -4,10 +4,10 @@ use std::path::PathBuf;
 
 use crate::exit::Failure;
 use crate::output;
-use crate::settings::{Environment, Purpose, Sources, load};
+use crate::settings::{Environment, Purpose, Sources, Unusable, load};
 
-/// Prints the effective configuration on stdout, its warnings on stderr. A secret that isn't there is a warning here: a
-/// configuration is often checked where its secrets are not.
+/// Prints the effective configuration on stdout, its warnings on stderr. A secret or a file that isn't there is a warning
+/// here: a configuration is often checked where its secrets are not. A file that is there must be right.
 pub(crate) fn run(file: Option<PathBuf>, environment: Environment) -> Result<(), Failure> {
     let sources = Sources { file, flags: Vec::new(), environment, purpose: Purpose::Serve };
     let loaded = load(&sources).map_err(Failure::usage)?;
@@ -16,6 +16,11 @@ pub(crate) fn run(file: Option<PathBuf>, environment: Environment) -> Result<(),
     }
     if let Err(refused) = loaded.admin_token(&sources.environment) {
         eprintln!("warning: {refused}; `serve` needs it");
+    }
+    match loaded.tls() {
+        Ok((_, doubts)) => doubts.iter().for_each(|doubt| eprintln!("warning: {doubt}")),
+        Err(Unusable { refused, absent: true }) => eprintln!("warning: {refused}; `serve` needs it"),
+        Err(Unusable { refused, .. }) => return Err(Failure::usage(refused)),
     }
     output::print(&loaded.show())
 }

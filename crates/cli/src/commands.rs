@@ -40,11 +40,12 @@ async fn serve(sources: Sources) -> Result<(), Failure> {
     let mut loaded = loaded(&sources)?;
     loaded.read_probe_fields(&sources.environment).map_err(Failure::usage)?;
     let token = loaded.admin_token(&sources.environment).map_err(Failure::usage)?;
-    for warning in &loaded.warnings {
+    let (tls, doubts) = loaded.tls().map_err(|unusable| Failure::usage(unusable.refused))?;
+    for warning in loaded.warnings.iter().chain(&doubts) {
         tracing::warn!("{warning}");
     }
     let listeners = Listeners::bind(&loaded.config).await?;
-    gateway::run(loaded, Some(sources), token, listeners).await
+    gateway::run(loaded, Some(sources), token, tls, listeners).await
 }
 
 async fn migrate(loaded: Loaded) -> Result<(), Failure> {

@@ -4,6 +4,7 @@
 mod build;
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,6 +24,8 @@ pub(crate) struct Config {
     pub(crate) listen: SocketAddr,
     /// How its connections are bounded.
     pub(crate) front: FrontOptions,
+    /// TLS on that listener, if it speaks it.
+    pub(crate) tls: Option<TlsConfig>,
     /// The proxied API.
     pub(crate) upstream: UpstreamConfig,
     /// The admin listener.
@@ -45,6 +48,30 @@ pub(crate) struct Config {
     pub(crate) routes: Vec<GuardedRoute>,
 }
 
+/// TLS on the listener.
+#[derive(Clone, Debug)]
+pub(crate) struct TlsConfig {
+    /// The certificate and the chain behind it.
+    pub(crate) cert: PathBuf,
+    /// Its private key.
+    pub(crate) key: PathBuf,
+    /// The authorities of client certificates; `None`: clients aren't asked for one.
+    pub(crate) client_ca: Option<PathBuf>,
+}
+
+/// TLS towards the upstream.
+#[derive(Clone, Debug)]
+pub(crate) struct UpstreamTlsConfig {
+    /// The authorities to check its certificate by; `None`: the system's.
+    pub(crate) ca: Option<PathBuf>,
+    /// The certificate to show it.
+    pub(crate) cert: Option<PathBuf>,
+    /// The private key of that certificate; there if the certificate is.
+    pub(crate) key: Option<PathBuf>,
+    /// The name that its certificate must hold.
+    pub(crate) server_name: String,
+}
+
 /// The proxied API, and how it is reached.
 #[derive(Clone, Debug)]
 pub(crate) struct UpstreamConfig {
@@ -52,6 +79,8 @@ pub(crate) struct UpstreamConfig {
     pub(crate) url: Upstream,
     /// Which HTTP is spoken with it.
     pub(crate) http: UpstreamHttp,
+    /// TLS towards it, if it is https.
+    pub(crate) tls: Option<UpstreamTlsConfig>,
     /// A keyed request takes a pooled connection only if that was idle for less (E12).
     pub(crate) idle: Duration,
     /// How long connecting may take for requests that no route guards; a guarded one has its route's.
@@ -165,6 +194,11 @@ impl GuardedRoute {
     pub(crate) fn unverified(&self) -> Route {
         let scope = self.scope.iter().map(ScopeFrom::unverified).collect();
         Route { guard: Guard { scope, ..self.route.guard.clone() }, ..self.route.clone() }
+    }
+
+    /// Whether its scope may come from a client certificate.
+    pub(crate) fn reads_certificates(&self) -> bool {
+        self.scope.contains(&ScopeFrom::ClientCertificate)
     }
 
     /// The request fields that decide which record a request names, here or further on (H2).

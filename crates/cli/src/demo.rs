@@ -13,6 +13,7 @@ use crate::exit::Failure;
 use crate::gateway::{self, Listeners};
 use crate::output;
 use crate::settings::{Environment, Flag, Purpose, Sources, load};
+use crate::tls::Tls;
 
 /// Where the demo's store is, in the working directory.
 const STORE: &str = "sqlite:oncekey-demo.db";
@@ -36,7 +37,8 @@ pub(crate) async fn run() -> Result<(), Failure> {
         }
     });
     output::print(&addresses.greeting(&fresh_key()?))?;
-    let ended = gateway::run(loaded, None, None, Listeners { front: front.listener, admin: admin.listener }).await;
+    let listeners = Listeners { front: front.listener, admin: admin.listener };
+    let ended = gateway::run(loaded, None, None, Tls::default(), listeners).await;
     stop.cancel();
     tasks.close();
     tasks.wait().await;

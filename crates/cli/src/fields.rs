@@ -83,13 +83,13 @@ pub(crate) fn add_via(headers: &mut HeaderMap, version: Version) {
     extend_list(headers, VIA, &HeaderValue::from_static(own));
 }
 
-/// Says whom the request came from: `X-Forwarded-For` grows, `-Proto` and `-Host` are set where nobody in front has.
-pub(crate) fn add_forwarded(headers: &mut HeaderMap, client: Option<&HeaderValue>) {
+/// Says whom the request came from, and by which scheme: `X-Forwarded-For` grows, `-Proto` and `-Host` are set where nobody in front has.
+pub(crate) fn add_forwarded(headers: &mut HeaderMap, client: Option<&HeaderValue>, scheme: &'static str) {
     if let Some(client) = client {
         extend_list(headers, FORWARDED_FOR, client);
     }
     if !headers.contains_key(FORWARDED_PROTO) {
-        headers.insert(FORWARDED_PROTO, HeaderValue::from_static("http"));
+        headers.insert(FORWARDED_PROTO, HeaderValue::from_static(scheme));
     }
     if !headers.contains_key(FORWARDED_HOST)
         && let Some(host) = headers.get(HOST).cloned()

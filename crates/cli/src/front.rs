@@ -16,6 +16,7 @@ mod line;
 mod places;
 mod pulse;
 mod refusal;
+mod secured;
 mod socket;
 mod streams;
 #[cfg(test)]
@@ -23,6 +24,7 @@ mod tests;
 mod watch;
 
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::{Extensions, HeaderValue, Request, Response};
@@ -35,7 +37,9 @@ use self::connection::{Client, Protocol, Server};
 pub(crate) use self::current::{Current, Serving};
 use self::places::Place;
 pub(crate) use self::refusal::Refusals;
+pub(crate) use self::secured::Secured;
 use crate::drain::Drain;
+use crate::tls::ListenerTls;
 
 /// How long accepting rests when the process is out of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -76,20 +80,25 @@ impl ClientAddress {
     }
 }
 
-/// Serves the connections of `listener` by what is current, until `drain` ends them. Returns at once; the tasks run under `drain`.
+/// Serves the connections of `listener`, through TLS if that is given, by what is current, until `drain` ends them. Returns at
+/// once; the tasks run under `drain`.
 ///
 /// The service gets each request in origin form with a valid `Host`, its version as received, its client's address in the
 /// extensions, and a streaming body. An error of the service becomes a problem (E6, E7); a panic closes the connection.
-pub(crate) fn serve<S>(listener: TcpListener, current: Current<S>, options: &FrontOptions, drain: &Drain)
-where
+pub(crate) fn serve<S>(
+    (listener, tls): (TcpListener, Option<Arc<ListenerTls>>),
+    current: Current<S>,
+    options: &FrontOptions,
+    drain: &Drain,
+) where
     S: Service<Request<ClientBody>, Response = Response<ResponseBody>> + Clone + Send + Sync + 'static,
     S::Future: Send,
     S::Error: Into<BodyError>,
 {
-    drain.spawn(accept(listener, Server::new(current, options.clone(), drain.clone())));
+    drain.spawn(accept((listener, tls), Server::new(current, options.clone(), drain.clone())));
 }
 
-async fn accept<S>(listener: TcpListener, server: Server<S>)
+async fn accept<S>((listener, tls): (TcpListener, Option<Arc<ListenerTls>>), server: Server<S>)
 where
     S: Service<Request<ClientBody>, Response = Response<ResponseBody>> + Clone + Send + Sync + 'static,
     S::Future: Send,
@@ -101,7 +110,7 @@ where
             match listener.accept().await {
                 Ok((stream, peer)) => {
                     let place = server.places.take().await;
-                    server.drain.spawn(connection(server.clone(), stream, peer, place));
+                    server.drain.spawn(connection(server.clone(), tls.clone(), (stream, peer), place));
                 }
                 Err(error) if is_of_one_connection(&error) => {}
                 Err(error) => {
@@ -117,16 +126,24 @@ where
     }
 }
 
-/// A connection of plain TCP, for as long as it has its place.
-async fn connection<S>(server: Server<S>, stream: TcpStream, peer: SocketAddr, place: Place)
-where
+/// A connection, plain or through TLS, for as long as it has its place.
+async fn connection<S>(
+    server: Server<S>,
+    tls: Option<Arc<ListenerTls>>,
+    (stream, peer): (TcpStream, SocketAddr),
+    place: Place,
+) where
     S: Service<Request<ClientBody>, Response = Response<ResponseBody>> + Clone + Send + Sync + 'static,
     S::Future: Send,
     S::Error: Into<BodyError>,
 {
     // Held back for the client's acknowledgement, an answer's last packet would come late.
     let _ = stream.set_nodelay(true);
-    server.serve(Client { stream, peer, protocol: Protocol::AsItBegins, known: Extensions::new() }).await;
+    match tls {
+        None => server.serve(Client { stream, peer, protocol: Protocol::AsItBegins, known: Extensions::new() }).await,
+        // On the heap, so that plain connections, idle by the thousand, stay small.
+        Some(tls) => Box::pin(secured::connection(server, tls, stream, peer)).await,
+    }
     drop(place);
 }
 

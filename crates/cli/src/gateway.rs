@@ -29,6 +29,7 @@ use crate::front::{self, Current, descriptors};
 use crate::jwt::Verifier;
 use crate::opening;
 use crate::settings::{Loaded, Secret, Sources};
+use crate::tls::{self, Tls};
 use assembly::Assembly;
 use classes::Promises;
 use reload::Reload;
@@ -71,6 +72,7 @@ pub(crate) async fn run(
     running: Loaded,
     sources: Option<Sources>,
     token: Option<Secret>,
+    tls: Tls,
     listeners: Listeners,
 ) -> Result<(), Failure> {
     let config = &running.config;
@@ -110,13 +112,25 @@ pub(crate) async fn run(
     // What is left of the bound when the replay cache and the outcomes that wait to be recorded have their parts.
     let budget = config.limits.buffered / CACHE_PART * (CACHE_PART - 2);
     let assembly = Assembly::new(engine.clone(), config, budget, clock, drain.clone());
-    let current = Current::new(assembly.serving(config, tokens.as_ref())?);
+    let current = Current::new(assembly.serving(config, tokens.as_ref(), &tls)?);
     announce(config, &listeners.front, &*store);
-    front::serve(listeners.front, current.clone(), &config.front, &drain);
+    front::serve((listeners.front, tls.listener.clone()), current.clone(), &config.front, &drain);
+    let tls = watch::Sender::new(tls);
+    background.spawn(stop.clone().run_until_cancelled_owned(tls::keep_up_to_date(tls.subscribe())));
     readiness.send_replace(Readiness::Ready);
 
-    let mut reload =
-        Reload { sources, running, assembly, verifier, engine: engine.clone(), promises, access, loopback, current };
+    let mut reload = Reload {
+        sources,
+        running,
+        assembly,
+        verifier,
+        engine: engine.clone(),
+        promises,
+        access,
+        loopback,
+        tls,
+        current,
+    };
     while let Asked::Reload = signals.next().await {
         // A file that takes long to read holds up no end. Dropped, a reload has changed nothing.
         tokio::select! {
@@ -177,5 +191,5 @@ fn node(engine: &Engine<Response<ResponseBody>>) -> Node {
 
 fn announce(config: &Config, front: &TcpListener, store: &dyn Store) {
     let listen = front.local_addr().unwrap_or(config.listen);
-    tracing::info!(%listen, upstream = %config.upstream.url, store = store.describe(), "oncekey {VERSION} serves");
+    tracing::info!(%listen, tls = config.tls.is_some(), upstream = %config.upstream.url, store = store.describe(), "oncekey {VERSION} serves");
 }

@@ -22,6 +22,7 @@ mod scopes;
 #[cfg(test)]
 mod scripted;
 mod settings;
+mod tls;
 mod upstream;
 
 use std::process::ExitCode;

@@ -5,10 +5,12 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use http::HeaderName;
 use http::header::{AUTHORIZATION, COOKIE};
+use http::{HeaderName, request};
 use oncekey_core::{Scope, ScopeSource};
-use oncekey_tower::ScopeReader;
+use oncekey_tower::{InvalidScope, ScopeReader};
+
+use crate::front::Secured;
 
 use crate::jwt::Tokens;
 
@@ -19,14 +21,18 @@ pub(crate) enum ScopeFrom {
     Request(ScopeSource),
     /// `jwt:CLAIM`: a claim of a verified bearer token. A name of the claim, dots and slashes included, not a path to it.
     Jwt(Box<str>),
+    /// `client-cert`: the name in the certificate that the client gave and the listener verified.
+    ClientCertificate,
 }
+
+const CLIENT_CERTIFICATE: &str = "client-cert";
 
 impl FromStr for ScopeFrom {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
         match text.split_once(':') {
-            None if text == "client-cert" => Err(format!("`{text}` is not in this version")),
+            None if text == CLIENT_CERTIFICATE => Ok(Self::ClientCertificate),
             Some(("jwt", claim)) if !claim.is_empty() && Scope::new(text, claim).is_ok() => Ok(Self::Jwt(claim.into())),
             Some(("jwt", _)) => Err(format!("`{text}` needs the name of a claim after the colon")),
             _ => match text.parse() {
@@ -43,6 +49,7 @@ impl fmt::Display for ScopeFrom {
         match self {
             Self::Request(source) => source.fmt(f),
             Self::Jwt(claim) => write!(f, "jwt:{claim}"),
+            Self::ClientCertificate => f.write_str(CLIENT_CERTIFICATE),
         }
     }
 }
@@ -54,7 +61,7 @@ impl ScopeFrom {
             Self::Request(ScopeSource::Header(name)) => Some(name.clone()),
             Self::Request(ScopeSource::Cookie(_)) => Some(COOKIE),
             Self::Request(ScopeSource::Authorization) | Self::Jwt(_) => Some(AUTHORIZATION),
-            Self::Request(ScopeSource::Static(_)) => None,
+            Self::Request(ScopeSource::Static(_)) | Self::ClientCertificate => None,
         }
     }
 
@@ -62,7 +69,7 @@ impl ScopeFrom {
     pub(crate) fn unverified(&self) -> ScopeReader {
         match self {
             Self::Request(source) => source.clone().into(),
-            Self::Jwt(_) => ScopeReader::new(&self.to_string(), |_| Ok(None)),
+            Self::Jwt(_) | Self::ClientCertificate => ScopeReader::new(&self.to_string(), |_| Ok(None)),
         }
     }
 
@@ -74,6 +81,16 @@ impl ScopeFrom {
                 let tokens = tokens.expect("a `jwt:` source without `jwt.jwks` is refused at start");
                 tokens.reader(&self.to_string(), claim)
             }
+            Self::ClientCertificate => ScopeReader::new(CLIENT_CERTIFICATE, certified_name),
         }
+    }
+}
+
+/// Only what the listener itself put beside the request counts: no field of it can claim a certificate.
+fn certified_name(head: &request::Parts) -> Result<Option<String>, InvalidScope> {
+    let Some(secured) = head.extensions.get::<Secured>() else { return Ok(None) };
+    match secured.certified_name() {
+        Ok(name) => Ok(name.map(str::to_owned)),
+        Err(_) => Err(InvalidScope::because("Use a client certificate whose names can be read; this one's can't.")),
     }
 }

@@ -26,6 +26,7 @@ mod values;
 mod written;
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 pub(crate) use address::{Secret, SecretRef, StoreUrl, Upstream};
 pub(crate) use environment::Environment;
@@ -40,6 +41,7 @@ pub(crate) use value::Value;
 pub(crate) use values::Values;
 
 use crate::config::Config;
+use crate::tls::{Finding, ListenerTls, Tls, UpstreamTls};
 
 /// Where settings come from.
 #[derive(Clone, Debug, Default)]
@@ -80,6 +82,22 @@ impl Loaded {
         show::show(&self.stated)
     }
 
+    /// Reads the files that TLS needs, blocking, and what is doubtful about them.
+    pub(crate) fn tls(&self) -> Result<(Tls, Vec<Remark>), Unusable> {
+        let (mut doubts, mut wrong) = (Vec::new(), Vec::new());
+        let listener = self.config.tls.as_ref().map(ListenerTls::load);
+        let upstream = self.config.upstream.tls.as_ref().map(UpstreamTls::load);
+        let listener = listener.and_then(|loaded| sorted(loaded, &mut doubts, &mut wrong));
+        let upstream = upstream.and_then(|loaded| sorted(loaded, &mut doubts, &mut wrong));
+        let top = Values::new([&self.stated.top]);
+        let remark = |finding: &Finding| Remark::new(top.place(finding.setting), finding.setting, finding.text.clone());
+        if wrong.is_empty() {
+            return Ok((Tls { listener, upstream }, doubts.iter().map(remark).collect()));
+        }
+        let refused = Refused(wrong.iter().map(remark).collect());
+        Err(Unusable { refused, absent: wrong.iter().all(|finding| finding.absent) })
+    }
+
     /// Reads the admin API's token from where it is kept; `None` if none is configured.
     pub(crate) fn admin_token(&self, environment: &Environment) -> Result<Option<Secret>, Refused> {
         let Some(kept) = &self.config.admin.token else { return Ok(None) };
@@ -100,6 +118,15 @@ impl Loaded {
         }
         Ok(())
     }
+}
+
+/// Files that can't be used.
+#[derive(Debug)]
+pub(crate) struct Unusable {
+    /// What is wrong with them.
+    pub(crate) refused: Refused,
+    /// Whether none of them could be read at all.
+    pub(crate) absent: bool,
 }
 
 /// Reads all sources. Reads the file, blocking; safe to repeat.
@@ -125,6 +152,24 @@ fn resolve(file: Option<(&str, &str)>, sources: &Sources) -> Result<Loaded, Refu
         warnings.extend(findings.warned);
     }
     Ok(Loaded { config, warnings, stated })
+}
+
+/// Puts what came of loading something where it belongs.
+fn sorted<T>(
+    loaded: Result<(T, Vec<Finding>), Finding>,
+    doubts: &mut Vec<Finding>,
+    wrong: &mut Vec<Finding>,
+) -> Option<Arc<T>> {
+    match loaded {
+        Ok((loaded, found)) => {
+            doubts.extend(found);
+            Some(Arc::new(loaded))
+        }
+        Err(finding) => {
+            wrong.push(finding);
+            None
+        }
+    }
 }
 
 fn accept(refused: Vec<Remark>) -> Result<(), Refused> {

@@ -37,14 +37,17 @@ use self::secure::Offer;
 use crate::config::UpstreamHttp;
 use crate::drain::Drain;
 use crate::fields::Protected;
+use crate::tls::UpstreamTls;
 
 /// Where the upstream is, and how its connections are kept.
 #[derive(Clone, Debug)]
 pub(crate) struct UpstreamOptions {
-    /// Host and port; port 80 where none is given. The scheme is http.
+    /// Host and port; where none is given port 80, with TLS 443.
     pub authority: Authority,
     /// Which HTTP is spoken.
     pub http: UpstreamHttp,
+    /// TLS, if the scheme is https.
+    pub tls: Option<Arc<UpstreamTls>>,
     /// A connection idle for this long isn't used again (E12).
     pub idle: Duration,
     /// How long connecting may take for an unguarded request; a keyed one brings its route's (E6).
@@ -68,6 +71,7 @@ impl UpstreamOptions {
         Self {
             authority,
             http: UpstreamHttp::Auto,
+            tls: None,
             idle: Duration::from_secs(1),
             connect_timeout: Duration::from_secs(5),
             head_timeout: Duration::from_mins(10),

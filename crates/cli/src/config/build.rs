@@ -11,8 +11,8 @@ use oncekey_core::{KeyFormat, PromiseClass, Recipe};
 use oncekey_tower::{Guard, OwnAnswers, Route, Routes};
 
 use super::{
-    AdminConfig, Config, Drain, GuardedRoute, Limits, ProbeConfig, StoreConfig, SweepConfig, UpstreamConfig,
-    UpstreamHttp,
+    AdminConfig, Config, Drain, GuardedRoute, Limits, ProbeConfig, StoreConfig, SweepConfig, TlsConfig, UpstreamConfig,
+    UpstreamHttp, UpstreamTlsConfig,
 };
 use crate::front::FrontOptions;
 use crate::jwt::JwtConfig;
@@ -26,6 +26,7 @@ impl Config {
         Ok(Self {
             listen: top.address("listen"),
             front: front(&top),
+            tls: tls(&top),
             upstream: UpstreamConfig {
                 url: top.upstream("upstream"),
                 http: match top.word("upstream_http") {
@@ -33,6 +34,7 @@ impl Config {
                     "2" => UpstreamHttp::Two,
                     _ => UpstreamHttp::Auto,
                 },
+                tls: upstream_tls(&top),
                 idle: top.duration("upstream_idle"),
                 connect_timeout: defaults.duration("connect_timeout"),
             },
@@ -65,6 +67,22 @@ fn front(top: &Values<'_>) -> FrontOptions {
         write_timeout: top.duration("write_timeout"),
         idle_timeout: top.duration("idle_timeout"),
     }
+}
+
+/// What `[tls]` and `[client_cert]` say together; the checks refuse one half of a pair.
+fn tls(top: &Values<'_>) -> Option<TlsConfig> {
+    let (cert, key) = (top.file("tls.cert")?, top.file("tls.key")?);
+    Some(TlsConfig { cert, key, client_ca: top.file("client_cert.ca") })
+}
+
+fn upstream_tls(top: &Values<'_>) -> Option<UpstreamTlsConfig> {
+    let upstream = top.upstream("upstream");
+    upstream.secure.then(|| UpstreamTlsConfig {
+        ca: top.file("upstream_tls.ca"),
+        cert: top.file("upstream_tls.cert"),
+        key: top.file("upstream_tls.key"),
+        server_name: top.optional_text("upstream_tls.server_name").unwrap_or(upstream.host),
+    })
 }
 
 fn store(top: &Values<'_>) -> StoreConfig {

@@ -41,7 +41,7 @@ fn a_connection_field_that_is_no_list_of_names_takes_nothing_away() {
 #[test]
 fn a_list_grows_on_one_line() {
     let mut headers = headers(&[("x-forwarded-for", "192.0.2.1"), ("x-forwarded-for", "192.0.2.2")]);
-    add_forwarded(&mut headers, Some(&HeaderValue::from_static("192.0.2.3")));
+    add_forwarded(&mut headers, Some(&HeaderValue::from_static("192.0.2.3")), "https");
     let lines: Vec<_> = headers.get_all(FORWARDED_FOR).iter().collect();
     assert_eq!(lines, ["192.0.2.1, 192.0.2.2, 192.0.2.3"]);
 }

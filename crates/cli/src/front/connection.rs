@@ -54,10 +54,8 @@ pub(crate) enum Protocol {
     /// HTTP/2 if its first bytes are HTTP/2's preface, else HTTP/1: plain TCP, where nothing was agreed on.
     AsItBegins,
     /// HTTP/1.1 or 1.0.
-    #[expect(dead_code, reason = "what TLS agrees on without h2")]
     Http1,
     /// HTTP/2.
-    #[expect(dead_code, reason = "what TLS agrees on with h2")]
     Http2,
 }
 

@@ -52,7 +52,7 @@ impl Gateway {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let current = Current::new(Serving { service, refusals: Refusals::default() });
-        serve(listener, current, &options, &drain);
+        serve((listener, None), current, &options, &drain);
         Self { address, drain }
     }
 

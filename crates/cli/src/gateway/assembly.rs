@@ -16,6 +16,7 @@ use crate::fields::Protected;
 use crate::front::{Refusals, Serving};
 use crate::jwt::Tokens;
 use crate::probe;
+use crate::tls::Tls;
 use crate::upstream::{Upstream, UpstreamOptions};
 
 /// What requests go to.
@@ -43,17 +44,23 @@ impl Assembly {
     }
 
     /// What answers requests under a configuration, whose scopes `tokens` verifies. The counters of its routes are there from now on.
-    pub(super) fn serving(&self, config: &Config, tokens: Option<&Arc<Tokens>>) -> Result<Serving<Service>, Failure> {
+    pub(super) fn serving(
+        &self,
+        config: &Config,
+        tokens: Option<&Arc<Tokens>>,
+        tls: &Tls,
+    ) -> Result<Serving<Service>, Failure> {
         let route = |guarded: &GuardedRoute| Ok(Route { probe: probe::of_route(guarded)?, ..guarded.readable(tokens) });
         let routes = config.routes.iter().map(route).collect::<Result<_, String>>().map_err(Failure::failed)?;
         let routes = Routes::new(routes).map_err(Failure::usage)?;
         let refusals = Refusals { own_answers: config.own_answers.clone(), retry_after: config.retry_after };
-        Ok(Serving { service: self.layer.with_routes(routes).layer(self.upstream(config)), refusals })
+        Ok(Serving { service: self.layer.with_routes(routes).layer(self.upstream(config, tls)), refusals })
     }
 
-    fn upstream(&self, config: &Config) -> Upstream {
+    fn upstream(&self, config: &Config, tls: &Tls) -> Upstream {
         let options = UpstreamOptions {
             http: config.upstream.http,
+            tls: tls.upstream.clone(),
             idle: config.upstream.idle,
             connect_timeout: config.upstream.connect_timeout,
             protected: Protected::new(config.routes.iter().flat_map(GuardedRoute::naming_fields)),

@@ -20,6 +20,7 @@ use crate::exit::Failure;
 use crate::front::Current;
 use crate::jwt::Verifier;
 use crate::settings::{Loaded, Refused, Reloaded, Sources, reload};
+use crate::tls::Tls;
 
 /// How long other keys of tokens may take to come.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -37,6 +38,8 @@ pub(super) struct Reload {
     /// Who may ask the admin listener, and whether that is on a loopback address.
     pub(super) access: watch::Sender<Access>,
     pub(super) loopback: bool,
+    /// What TLS runs on, and what its files are looked at for.
+    pub(super) tls: watch::Sender<Tls>,
     pub(super) current: Current<Service>,
 }
 
@@ -65,20 +68,22 @@ impl Reload {
             let mut reloaded = reload(&sources, &running)?;
             reloaded.loaded.read_probe_fields(&sources.environment)?;
             let token = reloaded.loaded.admin_token(&sources.environment)?;
-            Ok::<_, Refused>((reloaded, token))
+            let tls = reloaded.loaded.tls().map_err(|unusable| unusable.refused)?;
+            Ok::<_, Refused>((reloaded, token, tls))
         });
         let read = read.await.map_err(Failure::failed)?;
-        let (Reloaded { loaded, kept }, token) = read.map_err(Failure::usage)?;
+        let (Reloaded { loaded, kept }, token, (tls, doubts)) = read.map_err(Failure::usage)?;
         let access = super::access(token, self.loopback)?;
         let tokens = self.verifier.prepare(loaded.config.jwt.as_ref(), PATIENCE).await?;
-        let serving = self.assembly.serving(&loaded.config, tokens.as_ref())?;
+        let serving = self.assembly.serving(&loaded.config, tokens.as_ref(), &tls)?;
         self.promises.reroute(&loaded.config.routes)?;
 
         self.engine.adjust(&super::settings(&loaded.config));
         self.access.send_replace(access);
         self.verifier.keep(loaded.config.jwt.as_ref(), tokens.as_ref());
         self.current.replace(serving);
-        for warning in &loaded.warnings {
+        self.tls.send_modify(|running| running.take_over(tls));
+        for warning in loaded.warnings.iter().chain(&doubts) {
             tracing::warn!("{warning}");
         }
         if !kept.is_empty() {

@@ -11,15 +11,17 @@ use http::uri::Authority;
 
 use super::environment::Environment;
 
-/// The proxied API: `http://HOST[:PORT]`.
+/// The proxied API: `http://HOST[:PORT]` or `https://HOST[:PORT]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Upstream {
     /// Host and port as written, for people and for a `Host` that has to be made.
     pub(crate) authority: Authority,
     /// The host to resolve, without the brackets of an IPv6 address.
     pub(crate) host: String,
-    /// The port, 80 where none is written.
+    /// The port; where none is written 80, for https 443.
     pub(crate) port: u16,
+    /// Whether it is https.
+    pub(crate) secure: bool,
 }
 
 impl FromStr for Upstream {
@@ -27,11 +29,11 @@ impl FromStr for Upstream {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let (scheme, rest) = text.split_once("://").ok_or("it needs a scheme")?;
-        match scheme.to_ascii_lowercase().as_str() {
-            "http" => {}
-            "https" => return Err("https:// is not in this version".to_owned()),
+        let secure = match scheme.to_ascii_lowercase().as_str() {
+            "http" => false,
+            "https" => true,
             _ => return Err("its scheme is no upstream's".to_owned()),
-        }
+        };
         if rest.contains('@') {
             return Err("it can't hold credentials".to_owned());
         }
@@ -43,13 +45,14 @@ impl FromStr for Upstream {
         let host = authority.host().trim_start_matches('[').trim_end_matches(']').to_owned();
         let written_port = authority.as_str().strip_prefix(authority.host()).unwrap_or_default();
         let port = match written_port {
+            "" if secure => 443,
             "" => 80,
             _ => authority.port_u16().filter(|port| *port > 0).ok_or("its port is none from 1 to 65535")?,
         };
         if host.is_empty() {
             return Err("it needs a host".to_owned());
         }
-        Ok(Self { authority, host, port })
+        Ok(Self { authority, host, port, secure })
     }
 }
 
@@ -62,7 +65,7 @@ impl Upstream {
 
 impl fmt::Display for Upstream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "http://{}", self.authority)
+        write!(f, "{}://{}", if self.secure { "https" } else { "http" }, self.authority)
     }
 }
 

@@ -13,7 +13,7 @@ use super::stated::{Layer, Stated};
 use super::table::{Level, find};
 use super::value::Value;
 use super::values::Values;
-use crate::config::Config;
+use crate::config::{Config, GuardedRoute};
 use crate::scopes::ScopeFrom;
 
 /// What is wrong, and what is doubtful.
@@ -31,6 +31,7 @@ pub(crate) fn check(config: &Config, stated: &Stated, environment: &Environment)
     check.addresses();
     check.one_host(environment);
     check.tokens();
+    check.tls();
     check.promises();
     let none = Layer::new();
     if stated.routes.is_empty() {
@@ -87,6 +88,34 @@ impl Check<'_> {
                 "admin.listen",
                 "without `admin.token`, an address that isn't loopback serves health and metrics only",
             );
+        }
+    }
+
+    /// Pairs that need each other, and files that nothing would look at.
+    fn tls(&mut self) {
+        let without = |check: &Self, name: &str| check.top.optional(name).is_none();
+        for (one, other) in [("tls.cert", "tls.key"), ("upstream_tls.cert", "upstream_tls.key")] {
+            for (given, needed) in [(one, other), (other, one)] {
+                if !without(self, given) && without(self, needed) {
+                    self.refuse_top(given, format!("it needs `{needed}` beside it"));
+                }
+            }
+        }
+        if !without(self, "client_cert.ca") {
+            if self.config.tls.is_none() {
+                let text = "a client certificate comes over TLS only: it needs `tls.cert` and `tls.key`";
+                self.refuse_top("client_cert.ca", text);
+            } else if !self.config.routes.iter().any(GuardedRoute::reads_certificates) {
+                let text = "no route has `client-cert` in its `scope`: certificates are asked for in vain";
+                self.warn_top("client_cert.ca", text);
+            }
+        }
+        if self.config.upstream.tls.is_none() {
+            for name in ["upstream_tls.ca", "upstream_tls.cert", "upstream_tls.key", "upstream_tls.server_name"] {
+                if !without(self, name) {
+                    self.refuse_top(name, format!("{} isn't https, so it would do nothing", self.config.upstream.url));
+                }
+            }
         }
     }
 
@@ -180,12 +209,16 @@ impl Check<'_> {
             let credential = match source {
                 ScopeFrom::Request(ScopeSource::Authorization) => "token",
                 ScopeFrom::Request(ScopeSource::Cookie(_)) => "session cookie",
-                ScopeFrom::Request(_) | ScopeFrom::Jwt(_) => continue,
+                ScopeFrom::Request(_) | ScopeFrom::Jwt(_) | ScopeFrom::ClientCertificate => continue,
             };
             let text = format!(
                 "`{source}` changes with the {credential}: a retry with a new {credential} is a new operation (S4)"
             );
             self.warn(values, "scope", text);
+        }
+        let certified = self.config.tls.as_ref().is_some_and(|tls| tls.client_ca.is_some());
+        if scope.contains(&ScopeFrom::ClientCertificate) && !certified {
+            self.refuse(values, "scope", "`client-cert` needs `client_cert.ca`, and `tls.cert` with `tls.key`");
         }
         let key_header = values.header("key_header");
         if values.fields("answer_headers").contains_key(&key_header) {

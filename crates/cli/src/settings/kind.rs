@@ -11,7 +11,8 @@ use lists::{
     added_header, fingerprint_header, header, items, method, pointer, scope_source, some, some_text, statuses,
 };
 use scalars::{
-    address, duration, key_header, number, one_of, parsed, path, size, text, whole_seconds, within, word, wrong_type,
+    address, duration, file, key_header, number, one_of, parsed, path, server_name, size, text, whole_seconds, within,
+    word, wrong_type,
 };
 
 use super::value::Value;
@@ -42,6 +43,10 @@ pub(crate) enum Kind {
     Address,
     /// See [`super::address::Upstream`].
     Upstream,
+    /// The path of a file, relative to the working directory.
+    File,
+    /// The name of a TLS server: a DNS name or an address.
+    ServerName,
     /// See [`super::address::StoreUrl`].
     Store,
     /// See [`super::address::SecretRef`].
@@ -110,7 +115,9 @@ impl Kind {
             Self::Namespace => "1 to 64 characters out of A-Z a-z 0-9 . _ -".to_owned(),
             Self::Path => "a path from `/` on; {name} takes one segment, {*rest} the tail".to_owned(),
             Self::Address => "IP:PORT, like 127.0.0.1:8080 or [::1]:8080".to_owned(),
-            Self::Upstream => "http://HOST or http://HOST:PORT".to_owned(),
+            Self::Upstream => "http://HOST[:PORT] or https://HOST[:PORT]".to_owned(),
+            Self::File => "the path of a file".to_owned(),
+            Self::ServerName => "a DNS name or an IP address".to_owned(),
             Self::Store => "sqlite:PATH, memory:".to_owned(),
             Self::Secret => "env:NAME, file:PATH".to_owned(),
             Self::KeyHeader => "a header name that doesn't frame the message or carry a credential".to_owned(),
@@ -129,7 +136,9 @@ impl Kind {
             Self::Pointers => "a list of JSON pointers (RFC 6901), like \"/meta/trace\"".to_owned(),
             Self::Texts => "a text, or a list of texts".to_owned(),
             Self::Jwks => "file:PATH, https://HOST/PATH, or http:// on this machine".to_owned(),
-            Self::Scope => "a list of header:NAME, cookie:NAME, authorization, jwt:CLAIM, static:VALUE".to_owned(),
+            Self::Scope => {
+                "a list of header:NAME, cookie:NAME, authorization, jwt:CLAIM, client-cert, static:VALUE".to_owned()
+            }
             Self::Statuses => "a list of status codes from 200 to 599 and classes \"2xx\" to \"5xx\"".to_owned(),
             Self::Methods => "a list of methods in upper case, without GET, HEAD and OPTIONS".to_owned(),
         }
@@ -170,6 +179,8 @@ impl Kind {
             Self::Path => path(text(written)?).map(Value::Text),
             Self::Address => address(text(written)?),
             Self::Upstream => parsed(written).map(Value::Upstream),
+            Self::File => file(text(written)?).map(Value::Text),
+            Self::ServerName => server_name(text(written)?).map(Value::Text),
             Self::Store => parsed(written).map(Value::Store),
             Self::Secret => parsed(written).map(Value::Secret),
             Self::KeyHeader => key_header(text(written)?).map(Value::Header),

@@ -7,10 +7,14 @@ use crate::config::Config;
 
 /// The settings at the top that a reload takes over, beside all of `[defaults]` and the routes. Every other one needs a restart:
 /// what was built of it at start can't be changed under running operations.
-const TAKEN_OVER: [&str; 16] = [
+const TAKEN_OVER: [&str; 20] = [
     "upstream",
     "upstream_http",
     "upstream_idle",
+    "upstream_tls.ca",
+    "upstream_tls.cert",
+    "upstream_tls.key",
+    "upstream_tls.server_name",
     "profile",
     "cache_for",
     "drain",

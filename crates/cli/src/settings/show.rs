@@ -8,7 +8,7 @@ use super::table::{Level, SETTINGS, Setting, Since};
 /// The configuration as TOML. Secrets are not in it, since settings only name where they are kept.
 pub(crate) fn show(stated: &Stated) -> String {
     let mut shown = String::new();
-    let sections = ["", "admin", "sweep"];
+    let sections = ["", "tls", "client_cert", "upstream_tls", "admin", "sweep"];
     for section in sections {
         let of_section = |setting: &&Setting| {
             matches!(setting.level, Level::Top | Level::Everywhere) && section_of(setting) == section

@@ -1,6 +1,7 @@
 //! Values by name and type, found in the first of several layers that has them.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, Method};
@@ -54,6 +55,19 @@ impl<'a> Values<'a> {
             Some(Value::Text(text)) => vec![text.clone()],
             Some(other) => unreachable!("the table makes `{name}` texts, not {other:?}"),
         }
+    }
+
+    /// The text of a setting, if it has one.
+    pub(crate) fn optional_text(&self, name: &str) -> Option<String> {
+        self.optional(name).map(|value| match value {
+            Value::Text(text) => text.clone(),
+            other => unreachable!("the table makes `{name}` a text, not {other:?}"),
+        })
+    }
+
+    /// The file that a setting names, if it names one.
+    pub(crate) fn file(&self, name: &str) -> Option<PathBuf> {
+        self.optional_text(name).map(PathBuf::from)
     }
 
     /// Where a secret is kept, if one is named.

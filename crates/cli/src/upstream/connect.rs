@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::uri::{Authority, Scheme};
+use http::uri::Scheme;
 use hyper::client::conn::http1::Builder;
 use hyper_util::rt::TokioIo;
 use oncekey_engine::NotExecuted;
@@ -13,9 +13,9 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
 use tokio_util::task::TaskTracker;
 
-use super::http2;
 use super::pool::Sender;
 use super::secure::{Bytestream, Negotiated, Offer, Security};
+use super::{UpstreamOptions, http2};
 
 /// Most that one connection buffers each way, and the head of an answer that is always taken, in bytes; one of twice the size
 /// never is, and leaves the outcome unknown (E7).
@@ -40,16 +40,17 @@ pub(super) enum Opened {
 }
 
 impl Connector {
-    pub(super) fn new(authority: &Authority, clock: Arc<dyn Clock>, keep_alive: Duration) -> Self {
+    pub(super) fn new(options: &UpstreamOptions, clock: Arc<dyn Clock>) -> Self {
+        let (authority, tls) = (&options.authority, options.tls.clone());
         let mut http = Builder::new();
         http.max_buf_size(BUFFER).max_headers(FIELD_LINES);
         Self {
             host: authority.host().trim_start_matches('[').trim_end_matches(']').to_owned(),
-            port: authority.port_u16().unwrap_or(80),
-            security: Security,
+            port: authority.port_u16().unwrap_or(if tls.is_some() { 443 } else { 80 }),
+            security: Security::new(tls),
             http,
             clock,
-            keep_alive,
+            keep_alive: options.keep_alive,
             tasks: TaskTracker::new(),
         }
     }

@@ -71,7 +71,7 @@ pub(super) struct Lines {
 impl Lines {
     pub(super) fn new(options: &UpstreamOptions, clock: Arc<dyn Clock>) -> Self {
         Self {
-            connector: Connector::new(&options.authority, Arc::clone(&clock), options.keep_alive),
+            connector: Connector::new(options, Arc::clone(&clock)),
             offer: match options.http {
                 UpstreamHttp::Auto => Offer::Either,
                 UpstreamHttp::One => Offer::One,

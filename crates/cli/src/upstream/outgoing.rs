@@ -8,7 +8,7 @@ use oncekey_engine::Attempt;
 use oncekey_tower::RequestBody;
 
 use crate::fields::{self, Protected};
-use crate::front::ClientAddress;
+use crate::front::{ClientAddress, Secured};
 
 /// A request ready to be sent, and what it isn't sent with.
 pub(super) struct Outgoing {
@@ -24,6 +24,7 @@ pub(super) fn prepare(mut request: Request<RequestBody>, protected: &Protected, 
     let mut extensions = std::mem::take(request.extensions_mut());
     let attempt = extensions.remove::<Attempt>();
     let client = extensions.remove::<ClientAddress>();
+    let secured = extensions.remove::<Secured>().is_some();
     // An execution ends with its answer; a tunnel has none (H4: the layer has refused it by now).
     let tunnel = if attempt.is_none() { asked_tunnel(&request, &mut extensions) } else { None };
 
@@ -35,7 +36,8 @@ pub(super) fn prepare(mut request: Request<RequestBody>, protected: &Protected, 
     frame(&mut request);
 
     let headers = request.headers_mut();
-    fields::add_forwarded(headers, client.as_ref().map(ClientAddress::as_value));
+    let scheme = if secured { "https" } else { "http" };
+    fields::add_forwarded(headers, client.as_ref().map(ClientAddress::as_value), scheme);
     fields::add_via(headers, received);
     headers.entry(HOST).or_insert_with(|| host.clone());
     if trailers {

@@ -1,12 +1,17 @@
-//! What lies between TCP and HTTP: nothing for `http`. Whatever fails here failed before a byte of a request was sent (E6).
+//! What lies between TCP and HTTP: nothing for `http`, TLS for `https`. Whatever fails here failed before a byte of a request was sent (E6).
 //!
 //! Owns the bytes of a connection from here on, and which HTTP is spoken over them. Leaves deadlines to `connect`, who drops
 //! the future.
 
+use std::sync::Arc;
+
 use http::uri::Scheme;
 use oncekey_engine::NotExecuted;
+use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
+
+use crate::tls::{self, UpstreamTls};
 
 /// The bytes of a connection, both ways.
 pub(super) trait Bytestream: AsyncRead + AsyncWrite + Send + Unpin {}
@@ -31,25 +36,76 @@ pub(super) enum Negotiated {
     Two,
 }
 
-/// How connections are secured.
-pub(super) struct Security;
+/// How connections are secured; `None`: not at all.
+pub(super) struct Security {
+    tls: Option<Arc<UpstreamTls>>,
+    /// Why the last handshake failed, until one succeeds: a certificate that isn't accepted is said once, not with each
+    /// request.
+    failing: Mutex<Option<String>>,
+}
 
 impl Security {
+    pub(super) fn new(tls: Option<Arc<UpstreamTls>>) -> Self {
+        Self { tls, failing: Mutex::default() }
+    }
+
     /// The scheme of requests over such connections.
-    #[expect(clippy::unused_self, reason = "with TLS it depends on the kind of security")]
     pub(super) fn scheme(&self) -> Scheme {
-        Scheme::HTTP
+        if self.tls.is_some() { Scheme::HTTPS } else { Scheme::HTTP }
     }
 
     /// Makes the connection ready for HTTP. `host` is the name that was connected to, without brackets.
-    #[expect(clippy::unused_async, reason = "a handshake waits for the other side")]
     pub(super) async fn secure(
         &self,
         stream: TcpStream,
-        _host: &str,
+        host: &str,
         offer: Offer,
     ) -> Result<(Box<dyn Bytestream>, Negotiated), NotExecuted> {
-        let spoken = if offer == Offer::Two { Negotiated::Two } else { Negotiated::One };
-        Ok((Box::new(stream), spoken))
+        let Some(tls) = &self.tls else {
+            let spoken = if offer == Offer::Two { Negotiated::Two } else { Negotiated::One };
+            return Ok((Box::new(stream), spoken));
+        };
+        // On the heap, so that requests which need no handshake stay small.
+        match Box::pin(tls.connect(stream, offer.protocols())).await {
+            Ok(stream) => {
+                self.failing.lock().take();
+                let chosen = stream.get_ref().1.alpn_protocol();
+                let spoken = offer.spoken(chosen)?;
+                Ok((Box::new(stream), spoken))
+            }
+            Err(error) => {
+                let why = tls::why(&error);
+                self.tell(host, &why);
+                Err(NotExecuted::because(format!("TLS with the upstream wasn't established: {why}")))
+            }
+        }
+    }
+
+    fn tell(&self, host: &str, why: &str) {
+        let mut failing = self.failing.lock();
+        if failing.as_deref() != Some(why) {
+            tracing::error!(host, why, "TLS with the upstream wasn't established");
+            *failing = Some(why.to_owned());
+        }
+    }
+}
+
+impl Offer {
+    /// What ALPN offers.
+    fn protocols(self) -> &'static [&'static [u8]] {
+        match self {
+            Self::One => &[b"http/1.1"],
+            Self::Two => &[b"h2"],
+            Self::Either => &[b"h2", b"http/1.1"],
+        }
+    }
+
+    /// What is spoken after this choice. A server that knows no ALPN speaks HTTP/1.1.
+    fn spoken(self, chosen: Option<&[u8]>) -> Result<Negotiated, NotExecuted> {
+        match chosen {
+            Some(b"h2") => Ok(Negotiated::Two),
+            _ if self == Self::Two => Err(NotExecuted::because("the upstream doesn't speak HTTP/2")),
+            _ => Ok(Negotiated::One),
+        }
     }
 }

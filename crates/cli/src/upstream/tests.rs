@@ -8,6 +8,7 @@ mod h2_proofs;
 mod h2_requests;
 mod h2_streams;
 mod requests;
+mod tls;
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -118,9 +118,9 @@ fn flags_beat_the_environment() {
     let output = oncekey(&["stats"], &wrong);
     assert_eq!(output.status.code(), Some(64));
     assert!(stderr(&output).starts_with("environment ONCEKEY_STORE: store: "), "{}", stderr(&output));
-    let output = oncekey(&["serve", "--upstream", "https://api"], &[]);
+    let output = oncekey(&["serve", "--upstream", "ftp://api"], &[]);
     assert_eq!(output.status.code(), Some(64));
-    assert!(stderr(&output).starts_with("flag --upstream: upstream: https:// is not in this version"));
+    assert!(stderr(&output).starts_with("flag --upstream: upstream: its scheme is no upstream's"));
 }
 
 #[test]

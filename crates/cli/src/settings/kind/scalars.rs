@@ -124,3 +124,20 @@ pub(super) fn key_header(text: &str) -> Result<HeaderName, Wrong> {
         Ok(name)
     }
 }
+
+/// The path of a file; whether it is there is asked by who needs it.
+pub(super) fn file(text: &str) -> Result<String, Wrong> {
+    match text {
+        "" => Err("it is empty".to_owned().into()),
+        _ if text.contains('\0') => Err("no file has such a name".to_owned().into()),
+        _ => Ok(text.to_owned()),
+    }
+}
+
+/// The name that a certificate is checked for.
+pub(super) fn server_name(text: &str) -> Result<String, Wrong> {
+    match rustls::pki_types::ServerName::try_from(text) {
+        Ok(_) => Ok(text.to_owned()),
+        Err(_) => Err(format!("`{text}` is no name of a server").into()),
+    }
+}

@@ -56,6 +56,25 @@ fn combinations_that_cannot_work_are_refused() {
             "[[route]]\nprobe_headers = { X-A = \"a\" }",
             "oncekey.toml:2:17: route.probe_headers: is used with `on_unknown = \"probe\"` only",
         ),
+        ("[tls]\ncert = \"a.pem\"", "oncekey.toml:2:8: tls.cert: it needs `tls.key` beside it"),
+        ("[tls]\nkey = \"a.key\"", "oncekey.toml:2:7: tls.key: it needs `tls.cert` beside it"),
+        (
+            "[client_cert]\nca = \"ca.pem\"",
+            "oncekey.toml:2:6: client_cert.ca: a client certificate comes over TLS only: it needs `tls.cert` and \
+             `tls.key`",
+        ),
+        (
+            "[tls]\ncert = \"a.pem\"\nkey = \"a.key\"\n[defaults]\nscope = [\"client-cert\"]",
+            "oncekey.toml:5:9: route.scope: `client-cert` needs `client_cert.ca`, and `tls.cert` with `tls.key`",
+        ),
+        (
+            "upstream = \"https://api\"\n[upstream_tls]\ncert = \"a.pem\"",
+            "oncekey.toml:3:8: upstream_tls.cert: it needs `upstream_tls.key` beside it",
+        ),
+        (
+            "[upstream_tls]\nca = \"ca.pem\"",
+            "oncekey.toml:2:6: upstream_tls.ca: http://127.0.0.1:3000 isn't https, so it would do nothing",
+        ),
     ] {
         assert_eq!(refusal(text), expected);
     }
@@ -176,6 +195,11 @@ fn what_is_doubtful_is_warned_about() {
              `overloaded` (W3)",
         ),
         (
+            "[tls]\ncert = \"a.pem\"\nkey = \"a.key\"\n[client_cert]\nca = \"ca.pem\"",
+            "oncekey.toml:5:6: client_cert.ca: no route has `client-cert` in its `scope`: certificates are asked for \
+             in vain",
+        ),
+        (
             "[defaults]\nwait = \"2m\"",
             "oncekey.toml:2:8: route.wait: longer than `answer_timeout`: duplicates wait longer than the first request",
         ),
@@ -279,12 +303,14 @@ fn fixed_fields_in_the_environment_are_a_line_a_list_or_a_table() {
 }
 
 #[test]
-fn an_upstream_has_port_80_unless_it_says_otherwise_and_no_brackets_in_its_host() {
+fn an_upstream_has_its_schemes_port_unless_it_says_otherwise_and_no_brackets_in_its_host() {
     for (text, host, port) in [
         ("http://api", "api", 80),
         ("http://api:3000/", "api", 3000),
         ("HTTP://[::1]:3000", "::1", 3000),
         ("http://[::1]", "::1", 80),
+        ("https://api", "api", 443),
+        ("https://[::1]:80", "::1", 80),
     ] {
         let upstream = of_file(&format!("upstream = \"{text}\"")).expect(text).config.upstream.url;
         assert_eq!((upstream.host.as_str(), upstream.port), (host, port), "{text}");

@@ -23,7 +23,7 @@ const REFUSALS: &[(&str, &str)] = &[
     ("route = [1]", "oncekey.toml:1:10: route: it must be a table: [[route]]"),
     ("defaults = 1", "oncekey.toml:1:12: defaults: it must be a table: [defaults]"),
     ("admin = \"127.0.0.1:1\"", "oncekey.toml:1:9: admin: it must be a table, not a text"),
-    ("[tls]", "oncekey.toml:1:2: tls: not in this version"),
+    ("[tls]\nkeys = 1", "oncekey.toml:2:1: tls.keys: no such setting; did you mean `key`?"),
     ("[encryption]\nnonsense = 1", "oncekey.toml:1:2: encryption: not in this version"),
     ("[declare]", "oncekey.toml:1:1: declare: not in this version"),
     ("[defaults]\nfingerprint = []", "oncekey.toml:2:15: defaults.fingerprint: it must be a table, not a list"),
@@ -37,7 +37,7 @@ const REFUSALS: &[(&str, &str)] = &[
     ),
     (
         "[[route]]\nscope = [\"jwt:\"]",
-        "oncekey.toml:2:10: route.scope: `jwt:` needs the name of a claim after the colon; allowed: a list of header:NAME, cookie:NAME, authorization, jwt:CLAIM, static:VALUE",
+        "oncekey.toml:2:10: route.scope: `jwt:` needs the name of a claim after the colon; allowed: a list of header:NAME, cookie:NAME, authorization, jwt:CLAIM, client-cert, static:VALUE",
     ),
     (
         "[[route]]\nforward_key_as = [\"Idempotence-Key\", \"Authorization\"]",
@@ -101,29 +101,37 @@ const REFUSALS: &[(&str, &str)] = &[
         "oncekey.toml:1:10: listen: `localhost:8080` names a host; an address is needed; allowed: IP:PORT, like 127.0.0.1:8080 or [::1]:8080",
     ),
     (
-        "upstream = \"https://api\"",
-        "oncekey.toml:1:12: upstream: https:// is not in this version; allowed: http://HOST or http://HOST:PORT",
+        "upstream = \"ftp://api\"",
+        "oncekey.toml:1:12: upstream: its scheme is no upstream's; allowed: http://HOST[:PORT] or https://HOST[:PORT]",
+    ),
+    ("[tls]\ncert = \"\"", "oncekey.toml:2:8: tls.cert: it is empty; allowed: the path of a file"),
+    (
+        "[upstream_tls]\nserver_name = \"a b\"",
+        "oncekey.toml:2:15: upstream_tls.server_name: `a b` is no name of a server; allowed: a DNS name or an IP address",
     ),
     (
         "upstream = \"http://api/v1\"",
-        "oncekey.toml:1:12: upstream: it can't hold a path or a query; the request's own are used; allowed: http://HOST or http://HOST:PORT",
+        "oncekey.toml:1:12: upstream: it can't hold a path or a query; the request's own are used; allowed: http://HOST[:PORT] or https://HOST[:PORT]",
     ),
     (
         "upstream = \"http://api?a=b\"",
-        "oncekey.toml:1:12: upstream: it can't hold a path or a query; the request's own are used; allowed: http://HOST or http://HOST:PORT",
+        "oncekey.toml:1:12: upstream: it can't hold a path or a query; the request's own are used; allowed: http://HOST[:PORT] or https://HOST[:PORT]",
     ),
     (
         "upstream = \"http://me:s3cret@api\"",
-        "oncekey.toml:1:12: upstream: it can't hold credentials; allowed: http://HOST or http://HOST:PORT",
+        "oncekey.toml:1:12: upstream: it can't hold credentials; allowed: http://HOST[:PORT] or https://HOST[:PORT]",
     ),
     (
         "upstream = \"api:3000\"",
-        "oncekey.toml:1:12: upstream: it needs a scheme; allowed: http://HOST or http://HOST:PORT",
+        "oncekey.toml:1:12: upstream: it needs a scheme; allowed: http://HOST[:PORT] or https://HOST[:PORT]",
     ),
-    ("upstream = \"http://\"", "oncekey.toml:1:12: upstream: it is no URL; allowed: http://HOST or http://HOST:PORT"),
+    (
+        "upstream = \"http://\"",
+        "oncekey.toml:1:12: upstream: it is no URL; allowed: http://HOST[:PORT] or https://HOST[:PORT]",
+    ),
     (
         "upstream = \"http://api:99999\"",
-        "oncekey.toml:1:12: upstream: its port is none from 1 to 65535; allowed: http://HOST or http://HOST:PORT",
+        "oncekey.toml:1:12: upstream: its port is none from 1 to 65535; allowed: http://HOST[:PORT] or https://HOST[:PORT]",
     ),
     (
         "store = \"postgres://me:s3cret@db/x\"",
@@ -201,24 +209,20 @@ const REFUSALS: &[(&str, &str)] = &[
         "oncekey.toml:2:15: defaults.retry_after: a fraction of a second can't be sent in Retry-After; allowed: whole seconds from 0s to 1d",
     ),
     (
-        "[[route]]\nscope = [\n  \"header:X-A\",\n  \"client-cert\",\n]",
-        "oncekey.toml:4:3: route.scope: `client-cert` is not in this version; allowed: a list of header:NAME, cookie:NAME, authorization, jwt:CLAIM, static:VALUE",
-    ),
-    (
         "[[route]]\nscope = [\"heder:X-A\"]",
-        "oncekey.toml:2:10: route.scope: `heder:X-A` is no scope source; allowed: a list of header:NAME, cookie:NAME, authorization, jwt:CLAIM, static:VALUE",
+        "oncekey.toml:2:10: route.scope: `heder:X-A` is no scope source; allowed: a list of header:NAME, cookie:NAME, authorization, jwt:CLAIM, client-cert, static:VALUE",
     ),
     (
         "[[route]]\nscope = [\"header:Authorization\"]",
-        "oncekey.toml:2:10: route.scope: `header:Authorization` would write credentials into records; the source is `authorization`; allowed: a list of header:NAME, cookie:NAME, authorization, jwt:CLAIM, static:VALUE",
+        "oncekey.toml:2:10: route.scope: `header:Authorization` would write credentials into records; the source is `authorization`; allowed: a list of header:NAME, cookie:NAME, authorization, jwt:CLAIM, client-cert, static:VALUE",
     ),
     (
         "[[route]]\nscope = []",
-        "oncekey.toml:2:9: route.scope: the list is empty; allowed: a list of header:NAME, cookie:NAME, authorization, jwt:CLAIM, static:VALUE",
+        "oncekey.toml:2:9: route.scope: the list is empty; allowed: a list of header:NAME, cookie:NAME, authorization, jwt:CLAIM, client-cert, static:VALUE",
     ),
     (
         "[[route]]\nscope = \"authorization\"",
-        "oncekey.toml:2:9: route.scope: it must be a list, not a text; allowed: a list of header:NAME, cookie:NAME, authorization, jwt:CLAIM, static:VALUE",
+        "oncekey.toml:2:9: route.scope: it must be a list, not a text; allowed: a list of header:NAME, cookie:NAME, authorization, jwt:CLAIM, client-cert, static:VALUE",
     ),
     (
         "[[route]]\nretry_status = [429, 600]",

@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 
 use super::{of, of_file, refusal};
-use crate::settings::Environment;
 use crate::settings::kind::Kind;
 use crate::settings::place::Place;
 use crate::settings::stated::{Stated, built_in};
 use crate::settings::table::{Level, SETTINGS, Setting, Since};
 use crate::settings::written::Written;
+use crate::settings::{Environment, Loaded, Purpose, Sources, resolve};
 
 /// A text that suits a kind and is nobody's default.
 fn sample(setting: &Setting) -> String {
@@ -26,6 +26,8 @@ fn sample(setting: &Setting) -> String {
         Kind::ProbeUrl => "http://other/{scope}/{key}".to_owned(),
         Kind::ProbeHeaders => "{ X-Other = \"other\", X-Another = \"env:OTHER\" }".to_owned(),
         Kind::Address => "127.0.0.1:7777".to_owned(),
+        Kind::File => "other.pem".to_owned(),
+        Kind::ServerName => "other.example".to_owned(),
         Kind::Upstream => "http://other:7777".to_owned(),
         Kind::Store => "sqlite:other.db".to_owned(),
         Kind::Secret => "file:other".to_owned(),
@@ -40,12 +42,10 @@ fn sample(setting: &Setting) -> String {
     }
 }
 
-/// What has to stand beside the settings of probes.
-const PROBING: &str = "on_unknown = \"probe\"\nprobe_url = \"http://api/{scope}/{key}\"\n";
-const ON_UNKNOWN: &str = "on_unknown = \"probe\"\n";
-
-fn needs_probe(setting: &Setting) -> bool {
-    setting.name.starts_with("probe_")
+/// What is stated when one setting is, whatever else it needs beside it.
+fn alone(file: &str, environment: Environment) -> Result<Loaded, String> {
+    let sources = Sources { environment, purpose: Purpose::Operate, ..Sources::default() };
+    resolve(Some(("oncekey.toml", file)), &sources).map_err(|refused| refused.to_string())
 }
 
 /// A file in which a setting has a value, and the line and the column that the value is at.
@@ -59,9 +59,7 @@ fn file_with(setting: &Setting, level: Level, value: &str) -> (String, String) {
         Level::OneRoute => ("# a comment\n[[route]]\n".to_owned(), setting.name),
     };
     let line = format!("{name} = ");
-    let rest = if needs_probe(setting) { PROBING } else { "" };
-    let rest = if setting.name == "probe_url" { ON_UNKNOWN } else { rest };
-    (format!("{head}{line}{value}\n{rest}"), format!("oncekey.toml:3:{}", line.len() + 1))
+    (format!("{head}{line}{value}\n"), format!("oncekey.toml:3:{}", line.len() + 1))
 }
 
 /// The levels of a file at which a setting may stand.
@@ -126,8 +124,7 @@ fn every_setting_is_reached_by_its_variable() {
         let Some(variable) = setting.variable() else { continue };
         let text = sample(setting);
         let environment = Environment::from([(variable.as_str(), text.as_str())]);
-        let file = if needs_probe(setting) { format!("[defaults]\n{PROBING}") } else { String::new() };
-        let mut loaded = of(&file, environment, Vec::new()).expect(setting.name);
+        let mut loaded = alone("", environment).expect(setting.name);
         let assigned = &loaded.stated.layer(setting)[setting.name];
         let expected = setting.kind.read(&setting.kind.written(&text)).expect(setting.name);
         assert_eq!(assigned.value, expected, "{}", setting.name);
@@ -147,7 +144,7 @@ fn every_setting_is_reached_by_the_file() {
         for level in levels(setting) {
             let written = setting.kind.written(&sample(setting));
             let (text, place) = file_with(setting, level, &written.to_string());
-            let loaded = of_file(&text).expect(&text);
+            let loaded = alone(&text, Environment::default()).expect(&text);
             let Stated { top, defaults, routes } = &loaded.stated;
             let layer = match level {
                 Level::Top | Level::Everywhere => top,
@@ -170,8 +167,9 @@ fn a_wrong_value_of_any_setting_is_refused_with_its_place_its_key_and_what_is_al
             assert!(refusal.ends_with(&format!("; allowed: {}", setting.kind.allowed())), "{refusal}");
         }
         if let Some(variable) = setting.variable() {
-            // Any text is a text or names a secret's place, so an empty one has to be the wrong one.
-            let of_any_text = matches!(setting.kind, Kind::Namespace | Kind::Secret | Kind::Text | Kind::Texts);
+            // Any text is a text, or names a namespace, a file or a secret's place, so an empty one has to be the wrong one.
+            let of_any_text =
+                matches!(setting.kind, Kind::File | Kind::Namespace | Kind::Secret | Kind::Text | Kind::Texts);
             let wrong = if of_any_text { "" } else { "b{d" };
             let refusal = of("", Environment::from([(variable.as_str(), wrong)]), Vec::new()).expect_err(setting.name);
             assert!(refusal.starts_with(&format!("environment {variable}: {}: ", setting.name)), "{refusal}");
