@@ -23,5 +23,6 @@ mod smuggling;
 mod stand;
 mod starting;
 mod streams;
+mod tls;
 mod unknowns;
 mod waiters;

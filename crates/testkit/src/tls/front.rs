@@ -14,7 +14,8 @@ use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
 /// A TLS server on loopback whose connections go on in the clear to another address. Dropping it ends everything that
-/// passes through it. An end of the plain side becomes a close_notify and a FIN, a reset a reset.
+/// passes through it. An end of the plain side becomes a close_notify and a FIN, a reset a reset. While one side takes nothing,
+/// nothing passes either way.
 #[derive(Debug)]
 pub struct TlsFront {
     address: SocketAddr,
