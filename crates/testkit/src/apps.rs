@@ -140,7 +140,7 @@ pub async fn run_python(program: &str, arguments: &[&str]) -> io::Result<String>
     }
 }
 
-fn required(name: &str) -> io::Result<OsString> {
+pub(crate) fn required(name: &str) -> io::Result<OsString> {
     std::env::var_os(name).ok_or_else(|| {
         io::Error::new(io::ErrorKind::NotFound, format!("{name} is not set: run `cargo xtask test`, which sets it up"))
     })

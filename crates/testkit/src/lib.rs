@@ -9,6 +9,7 @@
 //! - `tls`, a feature: an authority that issues certificates, and TLS in front of any server.
 //! - [`PythonUpstream`] and [`NodeUpstream`]: a FastAPI and an Express application; [`PythonHttp2Upstream`] and
 //!   [`NodeHttp2Upstream`]: the same over HTTP/2.
+//! - [`PostgresServer`] and, in front of one, [`Pooler`]: PostgreSQL 15 and 18, and PgBouncer.
 //!
 //! Everything listens on loopback, on a port that the system chose, and ends when it is dropped. Nothing here waits
 //! without a limit: what a test waits for and doesn't get within [`PATIENCE`] fails with a sentence that says what was
@@ -19,6 +20,7 @@ mod client;
 pub mod frames;
 mod http2;
 mod loopback;
+mod postgres;
 mod process;
 mod proxy;
 mod raw_client;
@@ -33,6 +35,7 @@ pub use client::{Answer, Call, Client};
 pub use frames::FrameClient;
 pub use http2::{Http2Client, whole};
 pub use loopback::{free_address, free_addresses, raise_open_files, scratch_dir};
+pub use postgres::{Pooler, PostgresServer, Release};
 pub use process::{Lines, Memory, Process};
 pub use proxy::{Direction, FaultProxy};
 pub use raw_client::{RawAnswer, RawClient};

@@ -1,0 +1,191 @@
+//! Claiming in batches: insert what isn't there, replace what a claimant saw, and say which claims were granted.
+//!
+//! The statements compare and write; what a claim that wasn't granted met is read afterwards, by a statement of its own: only
+//! that sees what the winner committed (READ COMMITTED).
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use oncekey_core::{Event, RecordId, State, Timestamp, transition};
+use oncekey_store::Claim;
+use tokio_postgres::Row;
+use tokio_postgres::types::Type;
+
+use crate::error::Failure;
+use crate::row::{At, micros};
+use crate::session::{Param, Session};
+use crate::writer::Write;
+
+/// See [`oncekey_store::Store::claim`].
+pub(crate) struct MakeClaim {
+    id: RecordId,
+    claim: Claim,
+    recipe: String,
+}
+
+/// A claim that was granted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Granted {
+    pub(crate) attempt: u32,
+    pub(crate) now: Timestamp,
+}
+
+impl MakeClaim {
+    pub(crate) fn new(claim: Claim) -> Self {
+        let recipe = claim.fingerprint.recipe().to_string();
+        Self { id: claim.identity.id(), claim, recipe }
+    }
+}
+
+/// The claims as the columns of a table: `$1` is the time that tests give, `$2` the lock timeout.
+macro_rules! claims {
+    () => {
+        "WITH clock AS MATERIALIZED ( \
+             SELECT coalesce($1, clock_timestamp()) AS now, coalesce($1, statement_timestamp()) AS seen, \
+                    set_config('lock_timeout', $2, true)), \
+         claims AS MATERIALIZED ( \
+             SELECT * FROM unnest($3::bytea[], $4::text[], $5::text[], $6::text[], $7::text[], $8::bytea[], $9::bytea[], \
+                                  $10::bytea[], $11::text[], $12::text[], $13::text[], $14::text[], \
+                                  $15::bigint[], $16::bigint[], $17::bigint[]) \
+                 WITH ORDINALITY AS claims (id, namespace, scope_source, account_id, idempotency_key, token, owner, \
+                                  request_hash, recipe, route, method, path, run_micros, ttl_micros, unknown_ttl_micros, \
+                                  place)) "
+    };
+}
+
+/// `$18` is the state of a claimed record. Nothing is done for an id that is there, not even a lock taken: a duplicate costs no
+/// transaction id and no wait for the disk.
+const INSERT: &str = concat!(
+    claims!(),
+    "INSERT INTO idempotency_keys (id, namespace, scope_source, account_id, idempotency_key, token, owner, request_hash, \
+         recipe, route, method, path, run_micros, ttl_micros, unknown_ttl_micros, status, created_at, started_at, deadline, \
+         sweep_at, claim_no, attempts, replays) \
+     SELECT id, namespace, scope_source, account_id, idempotency_key, token, owner, request_hash, \
+         recipe, route, method, path, run_micros, ttl_micros, unknown_ttl_micros, $18, now, now, \
+         now + run_micros * interval '1 microsecond', \
+         now + least(ttl_micros, unknown_ttl_micros) * interval '1 microsecond', nextval('idempotency_claims'), 1, 0 \
+     FROM clock, claims ORDER BY id \
+     ON CONFLICT (id) DO NOTHING \
+     RETURNING id, attempts, started_at"
+);
+
+/// `$19` and `$20` are the tokens and states that the claimants saw, `$21` whether the record had expired, so that it starts
+/// afresh. A record whose claim is valid, by the time of the statement's snapshot, is never replaced (E1).
+const REPLACE: &str = concat!(
+    claims!(),
+    ", seen AS MATERIALIZED ( \
+         SELECT * FROM unnest($19::bytea[], $20::text[], $21::boolean[]) WITH ORDINALITY AS seen (token, status, fresh, place)) \
+     UPDATE idempotency_keys AS k SET status = $18, token = c.token, owner = c.owner, \
+         request_hash = CASE WHEN s.fresh THEN c.request_hash ELSE k.request_hash END, \
+         recipe = CASE WHEN s.fresh THEN c.recipe ELSE k.recipe END, \
+         route = c.route, method = c.method, path = c.path, \
+         run_micros = c.run_micros, ttl_micros = c.ttl_micros, unknown_ttl_micros = c.unknown_ttl_micros, \
+         created_at = CASE WHEN s.fresh THEN now ELSE k.created_at END, started_at = now, completed_at = NULL, \
+         deadline = now + c.run_micros * interval '1 microsecond', expires_at = NULL, \
+         sweep_at = now + least(c.ttl_micros, c.unknown_ttl_micros) * interval '1 microsecond', unknown_since = NULL, \
+         claim_no = nextval('idempotency_claims'), \
+         attempts = CASE WHEN s.fresh THEN 1 ELSE least(k.attempts, 2147483646) + 1 END, \
+         replays = CASE WHEN s.fresh THEN 0 ELSE k.replays END, \
+         response_status = NULL, response_headers = NULL, response_body = NULL \
+     FROM clock, claims AS c JOIN seen AS s USING (place) \
+     WHERE k.id = c.id AND k.token = s.token AND k.status = s.status \
+         AND NOT (k.status = 'processing' AND k.deadline > clock.seen AND EXISTS ( \
+             SELECT FROM idempotency_nodes AS n WHERE n.owner = k.owner AND n.alive_until > clock.seen)) \
+     RETURNING k.id, k.attempts, k.started_at"
+);
+
+impl Write for MakeClaim {
+    type Written = Granted;
+
+    fn id(&self) -> RecordId {
+        self.id
+    }
+
+    fn size(&self) -> usize {
+        0
+    }
+
+    async fn write(
+        batch: &[&Self],
+        session: &Session,
+        lock_timeout: Duration,
+    ) -> Result<Vec<Option<Granted>>, Failure> {
+        let mut granted = HashMap::new();
+        let replacing: Vec<_> = batch.iter().filter(|work| work.claim.replaces.is_some()).copied().collect();
+        if !replacing.is_empty() {
+            take(&mut granted, &run(REPLACE, &replacing, session, lock_timeout).await?)?;
+        }
+        // Also those that meant to replace: what they saw may be gone.
+        let others: Vec<_> = batch.iter().filter(|work| !granted.contains_key(&work.id)).copied().collect();
+        if !others.is_empty() {
+            take(&mut granted, &run(INSERT, &others, session, lock_timeout).await?)?;
+        }
+        Ok(batch.iter().map(|work| granted.get(&work.id).copied()).collect())
+    }
+}
+
+/// Reads which claims a statement granted.
+fn take(granted: &mut HashMap<RecordId, Granted>, rows: &[Row]) -> Result<(), Failure> {
+    for row in rows {
+        let id: &[u8] = row.try_get(0)?;
+        let id = id.try_into().map_err(|_| Failure::Refused("an id of another length came back"))?;
+        let attempt = u32::try_from(row.try_get::<_, i32>(1)?).unwrap_or(u32::MAX);
+        granted.insert(RecordId::from_bytes(id), Granted { attempt, now: row.try_get::<_, At>(2)?.0 });
+    }
+    Ok(())
+}
+
+async fn run(
+    sql: &str,
+    batch: &[&MakeClaim],
+    session: &Session,
+    lock_timeout: Duration,
+) -> Result<Vec<Row>, Failure> {
+    let Ok(state) = transition(None, Event::Claim, true) else { return Ok(Vec::new()) };
+    let state = state.name();
+    let lock_timeout = lock_timeout.as_millis().max(1).to_string();
+    let now = session.server().given_time();
+    let bytes = |field: fn(&MakeClaim) -> &[u8]| batch.iter().map(|work| field(work)).collect::<Vec<_>>();
+    let texts = |field: fn(&MakeClaim) -> &str| batch.iter().map(|work| field(work)).collect::<Vec<_>>();
+    let spans = |field: fn(&MakeClaim) -> Duration| batch.iter().map(|work| micros(field(work))).collect::<Vec<_>>();
+    let columns: [Vec<&[u8]>; 4] = [
+        bytes(|work| work.id.as_bytes()),
+        bytes(|work| work.claim.token.as_bytes()),
+        bytes(|work| work.claim.owner.as_bytes()),
+        bytes(|work| work.claim.fingerprint.digest()),
+    ];
+    let names: [Vec<&str>; 8] = [
+        texts(|work| work.claim.identity.namespace.as_str()),
+        texts(|work| work.claim.identity.scope.source()),
+        texts(|work| work.claim.identity.scope.value()),
+        texts(|work| work.claim.identity.key.as_str()),
+        texts(|work| &work.recipe),
+        texts(|work| &work.claim.origin.route),
+        texts(|work| &work.claim.origin.method),
+        texts(|work| &work.claim.origin.path),
+    ];
+    let lifetimes: [Vec<i64>; 3] = [
+        spans(|work| work.claim.lifetimes.run),
+        spans(|work| work.claim.lifetimes.ttl),
+        spans(|work| work.claim.lifetimes.unknown_ttl),
+    ];
+    let mut params: Vec<Param<'_>> = vec![(&now, Type::TIMESTAMPTZ), (&lock_timeout, Type::TEXT)];
+    let [id, token, owner, hash] = columns.each_ref().map(|column| (column as _, Type::BYTEA_ARRAY));
+    let [namespace, source, scope, key, recipe, route, method, path] =
+        names.each_ref().map(|column| (column as _, Type::TEXT_ARRAY));
+    params.extend([id, namespace, source, scope, key, token, owner, hash, recipe, route, method, path]);
+    params.extend(lifetimes.each_ref().map(|column| (column as _, Type::INT8_ARRAY)));
+    params.push((&state, Type::TEXT));
+    let seen: Vec<_> = batch.iter().filter_map(|work| work.claim.replaces).collect();
+    let tokens: Vec<&[u8]> = seen.iter().map(|seen| &seen.token.as_bytes()[..]).collect();
+    let states: Vec<&str> = seen.iter().map(|seen| State::name(seen.state)).collect();
+    let fresh: Vec<bool> = seen.iter().map(|seen| seen.expired).collect();
+    if sql == REPLACE {
+        params.extend([
+            (&tokens as _, Type::BYTEA_ARRAY),
+            (&states as _, Type::TEXT_ARRAY),
+            (&fresh as _, Type::BOOL_ARRAY),
+        ] as [Param<'_>; 3]);
+    }
+    session.query(sql, &params).await
+}

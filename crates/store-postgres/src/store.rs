@@ -1,0 +1,167 @@
+//! The store's face: hands each call to a writer or a connection, and judges what a write met.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use oncekey_core::{Event, OwnerId, RecordId, Timestamp, Token};
+use oncekey_store::change::{self, OnClaim, OnOutcome};
+use oncekey_store::{
+    Claim, Claimed, Cursor, Filter, Found, Outcome, Page, Promise, Purged, Recorded, Resolution, Resolved, Stats,
+    Store, StoreError, Swept,
+};
+
+use crate::claims::MakeClaim;
+use crate::error::Failure;
+use crate::outcomes::RecordOutcome;
+use crate::session::{Server, Session};
+use crate::writer::Writer;
+use crate::{PostgresOptions, listing, lookup, operating, owners, promise, replays, schema, sweep};
+
+/// How often a write is made again because the record changed between the write and the look at what was in its way.
+const TRIES: u32 = 5;
+
+/// Records in a PostgreSQL database. Dropping the last handle lets what was handed over be written, as long as the runtime
+/// lives.
+pub struct PostgresStore {
+    claims: Writer<MakeClaim>,
+    outcomes: Writer<RecordOutcome>,
+    lookups: Vec<Session>,
+    next: AtomicUsize,
+    /// For what may scan, and takes long.
+    scans: Session,
+    place: String,
+}
+
+impl PostgresStore {
+    /// Connects to a database that [`migrate`](crate::migrate) has prepared. Needs a Tokio runtime, on which it keeps its
+    /// tasks.
+    ///
+    /// Fails as `Misconfigured` if there are no tables, if they aren't ours or of this version (the source is a
+    /// [`SchemaError`](crate::SchemaError) then), or if the server refuses the role; as `NotApplied` if it can't be reached.
+    pub async fn open(options: PostgresOptions) -> Result<Self, StoreError> {
+        let place = options.place();
+        let lookups = options.connections.saturating_sub(3).max(1);
+        let server = Server::new(options).map_err(Failure::not_applied)?;
+        let scans = Session::unhurried(&server);
+        schema::check(&scans).await.map_err(Failure::not_applied)?;
+        Ok(Self {
+            claims: Writer::start(&server),
+            outcomes: Writer::start(&server),
+            lookups: (0..lookups).map(|_| Session::new(&server)).collect(),
+            next: AtomicUsize::new(0),
+            scans,
+            place,
+        })
+    }
+
+    /// A connection for a short statement.
+    fn lookups(&self) -> &Session {
+        let next = self.next.fetch_add(1, Ordering::Relaxed);
+        self.lookups.get(next % self.lookups.len().max(1)).unwrap_or(&self.scans)
+    }
+
+    async fn found(&self, id: RecordId) -> Result<Option<Found>, StoreError> {
+        lookup::read(self.lookups(), id).await.map_err(Failure::not_applied)
+    }
+}
+
+impl std::fmt::Debug for PostgresStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PostgresStore").field("place", &self.place).finish_non_exhaustive()
+    }
+}
+
+#[async_trait]
+impl Store for PostgresStore {
+    async fn claim(&self, claim: Claim) -> Result<Claimed, StoreError> {
+        let id = claim.identity.id();
+        for _ in 0..TRIES {
+            if let Some(granted) = self.claims.run(MakeClaim::new(claim.clone())).await? {
+                return Ok(Claimed::Granted { attempt: granted.attempt, now: granted.now });
+            }
+            // Gone in the moment between: then the claim is a first one, and made again.
+            let Some(found) = self.found(id).await? else { continue };
+            match change::on_claim(Some((&found.record, found.owner_alive)), &claim, found.now) {
+                OnClaim::Own { attempt } => return Ok(Claimed::Granted { attempt, now: found.now }),
+                OnClaim::Held => return Ok(Claimed::Held(Box::new(found))),
+                // It could be replaced by now.
+                OnClaim::Put(_) => {}
+            }
+        }
+        Err(Failure::Restless.not_applied())
+    }
+
+    async fn record(&self, id: RecordId, token: Token, outcome: Outcome) -> Result<Recorded, StoreError> {
+        let event: Event = outcome.event;
+        let status = outcome.response.as_ref().map(|response| response.status.as_u16());
+        for _ in 0..TRIES {
+            let work = RecordOutcome::new(id, token, outcome.clone());
+            let work = work.ok_or_else(|| Failure::Refused("only complete, fail and write-off end a claim").not_applied());
+            if let Some(ended) = self.outcomes.run(work?).await? {
+                return Ok(Recorded::Written { expires: ended.expires, now: ended.now });
+            }
+            let Some(found) = self.found(id).await? else { return Ok(Recorded::Fenced(None)) };
+            match change::on_outcome(&found.record, token, event, status, found.now) {
+                OnOutcome::Already(expires) => return Ok(Recorded::Written { expires, now: found.now }),
+                OnOutcome::Fenced => return Ok(Recorded::Fenced(Some(Box::new(found)))),
+                OnOutcome::Put(_) => {}
+            }
+        }
+        Err(Failure::Restless.not_applied())
+    }
+
+    async fn read(&self, id: RecordId) -> Result<Option<Found>, StoreError> {
+        self.found(id).await
+    }
+
+    async fn peek(&self, ids: &[RecordId]) -> Result<Vec<Found>, StoreError> {
+        if ids.is_empty() {
+            return Ok(Vec::new());
+        }
+        lookup::peek(self.lookups(), ids).await.map_err(Failure::not_applied)
+    }
+
+    async fn heartbeat(&self, owner: OwnerId, lease: Duration) -> Result<Timestamp, StoreError> {
+        owners::heartbeat(self.lookups(), owner, lease).await.map_err(Failure::of_write)
+    }
+
+    async fn retire(&self, owner: OwnerId) -> Result<(), StoreError> {
+        owners::retire(self.lookups(), owner).await.map_err(Failure::of_write)
+    }
+
+    async fn sweep(&self, now: Timestamp, limit: u32) -> Result<Swept, StoreError> {
+        sweep::sweep(&self.scans, now, limit).await.map_err(Failure::of_write)
+    }
+
+    async fn count_replays(&self, replays: &[(RecordId, u32)]) -> Result<(), StoreError> {
+        if replays.is_empty() {
+            return Ok(());
+        }
+        replays::count(&self.scans, replays).await.map_err(Failure::of_write)
+    }
+
+    async fn list(&self, filter: &Filter, cursor: Option<Cursor>, limit: u32) -> Result<Page, StoreError> {
+        listing::list(&self.scans, filter, cursor, limit).await.map_err(Failure::not_applied)
+    }
+
+    async fn resolve(&self, id: RecordId, resolution: Resolution) -> Result<Resolved, StoreError> {
+        operating::resolve(self.lookups(), id, &resolution).await.map_err(Failure::of_write)
+    }
+
+    async fn purge(&self, id: RecordId) -> Result<Purged, StoreError> {
+        operating::purge(self.lookups(), id).await.map_err(Failure::of_write)
+    }
+
+    async fn stats(&self) -> Result<Stats, StoreError> {
+        listing::stats(&self.scans).await.map_err(Failure::not_applied)
+    }
+
+    async fn promise(&self) -> Result<Promise, StoreError> {
+        Ok(promise::read(self.lookups()).await.map_err(Failure::not_applied)?.promise())
+    }
+
+    fn describe(&self) -> String {
+        self.place.clone()
+    }
+}

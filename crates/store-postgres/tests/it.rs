@@ -1,0 +1,20 @@
+//! The store against real servers: the shared suite on the oldest and the newest release, directly and through PgBouncer, and
+//! what only this store can show.
+
+#[path = "it/place.rs"]
+mod place;
+
+mod postgres_15 {
+    use crate::place::direct_15;
+    oncekey_store_test::suite!(direct_15);
+}
+
+mod postgres_18 {
+    use crate::place::direct_18;
+    oncekey_store_test::suite!(direct_18);
+}
+
+mod pgbouncer {
+    use crate::place::pooled;
+    oncekey_store_test::suite!(pooled);
+}

@@ -1,0 +1,62 @@
+//! Servers that all tests share, and a database for each test.
+
+use std::sync::{Arc, LazyLock};
+
+use oncekey_store::{Clock, ManualClock, Store};
+use oncekey_store_postgres::{PostgresOptions, PostgresStore, migrate};
+use oncekey_store_test::{Fixture, START};
+use oncekey_testkit::{Pooler, PostgresServer, Release};
+use tokio::runtime::Handle;
+use tokio::task::block_in_place;
+
+/// The oldest release.
+pub(crate) static OLD: LazyLock<PostgresServer> =
+    LazyLock::new(|| PostgresServer::start(Release::V15).expect("PostgreSQL 15 starts"));
+
+static NEW: LazyLock<PostgresServer> =
+    LazyLock::new(|| PostgresServer::start(Release::V18).expect("PostgreSQL 18 starts"));
+
+/// In front of the oldest.
+pub(crate) static POOLER: LazyLock<Pooler> = LazyLock::new(|| Pooler::start(&OLD).expect("PgBouncer starts"));
+
+pub(crate) fn clock() -> Arc<ManualClock> {
+    Arc::new(ManualClock::at(START))
+}
+
+pub(crate) fn options(url: &str) -> PostgresOptions {
+    PostgresOptions::from_url(url).expect("a URL")
+}
+
+/// The name of a new database with the present schema.
+pub(crate) async fn migrated(server: &PostgresServer) -> String {
+    let database = server.database().await.expect("a new database");
+    migrate(&options(&server.url(&database))).await.expect("migrated");
+    database
+}
+
+/// A store in it that goes by a clock that is turned by hand.
+pub(crate) async fn open(url: &str, clock: Arc<dyn Clock>) -> PostgresStore {
+    PostgresStore::open(options(url).with_clock(clock)).await.expect("the store opens")
+}
+
+/// The suite makes its fixtures outside of any future, though on a runtime's thread.
+fn wait<T>(future: impl Future<Output = T>) -> T {
+    block_in_place(|| Handle::current().block_on(future))
+}
+
+fn shared(server: &'static PostgresServer, url: impl Fn(&str) -> String) -> Fixture {
+    let database = wait(migrated(server));
+    Fixture::shared((), |(), clock| -> Arc<dyn Store> { Arc::new(wait(open(&url(&database), clock))) })
+}
+
+pub(crate) fn direct_15() -> Fixture {
+    shared(&OLD, |database| OLD.url(database))
+}
+
+pub(crate) fn direct_18() -> Fixture {
+    shared(&NEW, |database| NEW.url(database))
+}
+
+pub(crate) fn pooled() -> Fixture {
+    shared(&OLD, |database| POOLER.url(database))
+}

