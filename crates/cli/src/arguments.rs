@@ -74,7 +74,7 @@ pub(crate) enum Command {
     /// would take the request, and the second for a retry of the first. Exit 1: it would refuse one, or the two differ.
     Explain(ExplainArguments),
     /// Create the store's schema or upgrade it
-    Migrate(StoreArguments),
+    Migrate(MigrateArguments),
     /// Look at records and put them right
     #[command(subcommand)]
     Records(RecordsCommand),
@@ -199,6 +199,16 @@ impl StoreArguments {
 fn given<const N: usize>(flags: [(&'static str, &'static str, Option<String>); N]) -> Vec<Flag> {
     let flag = |(name, setting, text): (_, _, Option<String>)| Some(Flag { name, setting, text: text? });
     flags.into_iter().filter_map(flag).collect()
+}
+
+/// What `migrate` takes.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct MigrateArguments {
+    #[command(flatten)]
+    pub(crate) store: StoreArguments,
+    /// Print the statements that make the schema of a postgres:// store, and change nothing
+    #[arg(long)]
+    pub(crate) print_sql: bool,
 }
 
 /// A command that works on the store and reports figures.

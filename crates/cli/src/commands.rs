@@ -9,7 +9,7 @@ use crate::exit::Failure;
 use crate::gateway::{self, Listeners};
 use crate::operator::{self, Console};
 use crate::settings::{Environment, Loaded, Sources, load};
-use crate::{check_config, demo, explain, manual, opening};
+use crate::{check_config, demo, explain, manual, opening, output};
 
 /// Runs the command that was asked for.
 pub(crate) async fn run(arguments: Arguments, environment: Environment) -> Result<(), Failure> {
@@ -18,7 +18,7 @@ pub(crate) async fn run(arguments: Arguments, environment: Environment) -> Resul
         Command::Demo => demo::run().await,
         Command::CheckConfig { file } => check_config::run(file, environment),
         Command::Explain(arguments) => explain(&arguments, environment).await,
-        Command::Migrate(store) => migrate(loaded(&store.sources(environment))?).await,
+        Command::Migrate(arguments) => migrate(loaded(&arguments.store.sources(environment))?, arguments.print_sql).await,
         Command::Records(command) => {
             let loaded = loaded(&command.store().clone().sources(environment))?;
             records::run(command, loaded).await
@@ -48,13 +48,16 @@ async fn serve(sources: Sources) -> Result<(), Failure> {
     gateway::run(loaded, Some(sources), token, tls, listeners).await
 }
 
-async fn migrate(loaded: Loaded) -> Result<(), Failure> {
+async fn migrate(loaded: Loaded, print_sql: bool) -> Result<(), Failure> {
     let config = &loaded.config.store;
-    let migrated = opening::migrate(config).await?;
-    if migrated.from == migrated.to {
-        eprintln!("{}: schema version {} is up to date", config.url, migrated.to);
+    if print_sql {
+        return output::print(&opening::migration_sql(config)?);
+    }
+    let (from, to) = opening::migrate(config).await?;
+    if from == to {
+        eprintln!("{}: schema version {to} is up to date", config.url);
     } else {
-        eprintln!("{}: schema version {} upgraded to {}", config.url, migrated.from, migrated.to);
+        eprintln!("{}: schema version {from} upgraded to {to}", config.url);
     }
     Ok(())
 }

@@ -118,6 +118,8 @@ pub(crate) struct StoreConfig {
     pub(crate) lease: Duration,
     /// How long the store may take over a claim (D1).
     pub(crate) timeout: Duration,
+    /// Connections to it, where it is a server.
+    pub(crate) connections: u32,
     /// How long to wait for the store at start.
     pub(crate) start_timeout: Duration,
     /// Whether `serve` upgrades the schema.

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use oncekey_store::{Clock, MemoryStore, Store, StoreError, SystemClock};
-use oncekey_store_sqlite::{Migrated, SchemaError, SqliteOptions, SqliteStore};
+use oncekey_store_postgres::{PostgresOptions, PostgresStore};
+use oncekey_store_sqlite::{SqliteOptions, SqliteStore};
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep};
 
 use crate::config::StoreConfig;
 use crate::exit::Failure;
-use crate::settings::StoreUrl;
+use crate::settings::{PostgresUrl, StoreUrl};
 
 /// Between two tries to reach a store at start.
 const PAUSE: Duration = Duration::from_millis(250);
@@ -19,16 +20,17 @@ const PAUSE: Duration = Duration::from_millis(250);
 /// Opens the store of a gateway, and upgrades its schema unless `auto_migrate` is off. Tries until `start_timeout` has
 /// passed; a store that isn't there by then is exit 69, one that can't be used as configured is exit 64.
 pub(crate) async fn for_serving(config: &StoreConfig, clock: Arc<dyn Clock>) -> Result<Arc<dyn Store>, Failure> {
-    let path = match &config.url {
-        StoreUrl::Memory => {
-            tracing::warn!("store memory: nothing survives the end of this process");
-            return Ok(Arc::new(MemoryStore::new(clock)));
-        }
-        StoreUrl::Sqlite(path) => path,
-    };
     let deadline = Instant::now() + config.start_timeout;
     loop {
-        match open_sqlite(path, config.auto_migrate, Arc::clone(&clock)).await {
+        let opened = match &config.url {
+            StoreUrl::Memory => {
+                tracing::warn!("store memory: nothing survives the end of this process");
+                return Ok(Arc::new(MemoryStore::new(clock)));
+            }
+            StoreUrl::Sqlite(path) => open_sqlite(path, config.auto_migrate, Arc::clone(&clock)).await,
+            StoreUrl::Postgres(url) => open_postgres(postgres(url, config)?, config.auto_migrate).await,
+        };
+        match opened {
             Ok(store) => return Ok(store),
             Err(error @ (StoreError::Misconfigured(_) | StoreError::Corrupt(_))) => return Err(failure(&error)),
             Err(error) if Instant::now() >= deadline => return Err(failure(&error)),
@@ -40,30 +42,63 @@ pub(crate) async fn for_serving(config: &StoreConfig, clock: Arc<dyn Clock>) -> 
 
 /// Opens the store of an operator's command; it must be there, in this version's schema.
 pub(crate) async fn for_operator(config: &StoreConfig) -> Result<Arc<dyn Store>, Failure> {
-    let path = sqlite_file(config)?;
-    if !path.exists() {
-        return Err(Failure::unavailable(format_args!(
-            "There is no store {}; name the gateway's with --store, --config or ONCEKEY_STORE.",
-            config.url
-        )));
-    }
-    open_sqlite(path, false, Arc::new(SystemClock)).await.map_err(|error| failure(&error))
+    let opened = match &config.url {
+        StoreUrl::Memory => return Err(in_memory()),
+        StoreUrl::Sqlite(path) if !path.exists() => {
+            return Err(Failure::unavailable(format_args!(
+                "There is no store {}; name the gateway's with --store, --config or ONCEKEY_STORE.",
+                config.url
+            )));
+        }
+        StoreUrl::Sqlite(path) => open_sqlite(path, false, Arc::new(SystemClock)).await,
+        StoreUrl::Postgres(url) => open_postgres(postgres(url, config)?, false).await,
+    };
+    opened.map_err(|error| failure(&error))
 }
 
-/// Creates the store's schema or upgrades it.
-pub(crate) async fn migrate(config: &StoreConfig) -> Result<Migrated, Failure> {
-    let options = SqliteOptions::new(sqlite_file(config)?);
-    let migrated = spawn_blocking(move || oncekey_store_sqlite::migrate(&options)).await.map_err(Failure::failed)?;
-    migrated.map_err(|error| failure(&error))
-}
-
-fn sqlite_file(config: &StoreConfig) -> Result<&Path, Failure> {
+/// Creates the store's schema or upgrades it; gives its version before and after.
+pub(crate) async fn migrate(config: &StoreConfig) -> Result<(u32, u32), Failure> {
     match &config.url {
-        StoreUrl::Sqlite(path) => Ok(path),
-        StoreUrl::Memory => {
-            Err(Failure::usage("store memory: lives in its gateway's process only; ask its admin API."))
+        StoreUrl::Memory => Err(in_memory()),
+        StoreUrl::Sqlite(path) => {
+            let options = SqliteOptions::new(path);
+            let migrating = spawn_blocking(move || oncekey_store_sqlite::migrate(&options));
+            let migrated = migrating.await.map_err(Failure::failed)?.map_err(|error| failure(&error))?;
+            Ok((migrated.from, migrated.to))
+        }
+        StoreUrl::Postgres(url) => {
+            let migrated = oncekey_store_postgres::migrate(&postgres(url, config)?).await;
+            let migrated = migrated.map_err(|error| failure(&error))?;
+            Ok((migrated.from, migrated.to))
         }
     }
+}
+
+/// The statements that make the schema, for who runs them by hand.
+pub(crate) fn migration_sql(config: &StoreConfig) -> Result<String, Failure> {
+    match &config.url {
+        StoreUrl::Postgres(_) => Ok(oncekey_store_postgres::migration_sql()),
+        StoreUrl::Sqlite(_) | StoreUrl::Memory => {
+            Err(Failure::usage(format_args!("--print-sql is for postgres:// stores, and {} is none.", config.url)))
+        }
+    }
+}
+
+fn in_memory() -> Failure {
+    Failure::usage("store memory: lives in its gateway's process only; ask its admin API.")
+}
+
+fn postgres(url: &PostgresUrl, config: &StoreConfig) -> Result<PostgresOptions, Failure> {
+    let mut options = url.options().map_err(Failure::usage)?;
+    options.connections = config.connections;
+    Ok(options)
+}
+
+async fn open_postgres(options: PostgresOptions, migrate: bool) -> Result<Arc<dyn Store>, StoreError> {
+    if migrate {
+        oncekey_store_postgres::migrate(&options).await?;
+    }
+    Ok(Arc::new(PostgresStore::open(options).await?))
 }
 
 async fn open_sqlite(path: &Path, migrate: bool, clock: Arc<dyn Clock>) -> Result<Arc<dyn Store>, StoreError> {
@@ -84,10 +119,11 @@ async fn open_sqlite(path: &Path, migrate: bool, clock: Arc<dyn Clock>) -> Resul
 /// the wrong one.
 pub(crate) fn failure(error: &StoreError) -> Failure {
     match error {
-        StoreError::Misconfigured(cause) => match cause.downcast_ref() {
-            Some(SchemaError::Older { .. }) => Failure::unavailable(error),
-            _ => Failure::usage(error),
-        },
+        StoreError::Misconfigured(cause) => {
+            let is_old_file = matches!(cause.downcast_ref(), Some(oncekey_store_sqlite::SchemaError::Older { .. }));
+            let is_old = matches!(cause.downcast_ref(), Some(oncekey_store_postgres::SchemaError::Older { .. }));
+            if is_old_file || is_old { Failure::unavailable(error) } else { Failure::usage(error) }
+        }
         StoreError::NotApplied(_) | StoreError::MayHaveBeenApplied(_) => Failure::unavailable(error),
         StoreError::Corrupt(_) => Failure::failed(error),
     }

@@ -28,7 +28,7 @@ mod written;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-pub(crate) use address::{Secret, SecretRef, StoreUrl, Upstream};
+pub(crate) use address::{PostgresUrl, Secret, SecretRef, StoreUrl, Upstream};
 pub(crate) use environment::Environment;
 pub(crate) use outside::Flag;
 pub(crate) use place::{Refused, Remark};

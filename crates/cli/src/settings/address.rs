@@ -8,6 +8,7 @@ use std::str::FromStr;
 
 use http::Uri;
 use http::uri::Authority;
+use oncekey_store_postgres::{InvalidUrl, PostgresOptions};
 
 use super::environment::Environment;
 
@@ -74,11 +75,42 @@ impl fmt::Display for Upstream {
 pub(crate) enum StoreUrl {
     /// `sqlite:PATH`, relative to the working directory.
     Sqlite(PathBuf),
+    /// `postgres://…` or `postgresql://…`.
+    Postgres(PostgresUrl),
     /// `memory:`, which forgets everything at exit.
     Memory,
 }
 
-const LATER_STORES: [&str; 6] = ["postgres", "postgresql", "redis", "rediss", "redis-cluster", "redis-sentinel"];
+/// A PostgreSQL server and database, as a URL that may hold a password. It shows itself without user, password and parameters.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct PostgresUrl {
+    url: String,
+    place: String,
+}
+
+impl PostgresUrl {
+    /// What the URL says.
+    pub(crate) fn options(&self) -> Result<PostgresOptions, InvalidUrl> {
+        PostgresOptions::from_url(&self.url)
+    }
+}
+
+impl FromStr for PostgresUrl {
+    type Err = String;
+
+    fn from_str(url: &str) -> Result<Self, String> {
+        let options = PostgresOptions::from_url(url).map_err(|error| error.to_string())?;
+        Ok(Self { url: url.to_owned(), place: options.place() })
+    }
+}
+
+impl fmt::Debug for PostgresUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.place)
+    }
+}
+
+const LATER_STORES: [&str; 4] = ["redis", "rediss", "redis-cluster", "redis-sentinel"];
 
 impl FromStr for StoreUrl {
     type Err = String;
@@ -89,6 +121,7 @@ impl FromStr for StoreUrl {
             "memory" if rest.is_empty() => Ok(Self::Memory),
             "memory" => Err("nothing may follow `memory:`".to_owned()),
             "sqlite" => sqlite(rest),
+            "postgres" | "postgresql" => text.parse().map(Self::Postgres),
             _ if LATER_STORES.contains(&scheme) => Err(format!("{scheme}: is not in this version")),
             _ => Err("its scheme is no store's".to_owned()),
         }
@@ -113,6 +146,7 @@ impl fmt::Display for StoreUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Sqlite(path) => write!(f, "sqlite:{}", path.display()),
+            Self::Postgres(url) => f.write_str(&url.place),
             Self::Memory => f.write_str("memory:"),
         }
     }

@@ -121,8 +121,9 @@ impl Check<'_> {
 
     /// G5: an embedded store serves the processes of one host, and a pod may move to another.
     fn one_host(&mut self, environment: &Environment) {
-        if environment.has("KUBERNETES_SERVICE_HOST") && !self.top.flag("single_node") {
-            let store = &self.config.store.url;
+        let store = &self.config.store.url;
+        let is_embedded = !matches!(store, StoreUrl::Postgres(_));
+        if is_embedded && environment.has("KUBERNETES_SERVICE_HOST") && !self.top.flag("single_node") {
             let text = format!(
                 "{store} serves the processes of one host, and this is Kubernetes (KUBERNETES_SERVICE_HOST is set); \
                  allowed: true, which states that one host runs all of them"

@@ -118,7 +118,7 @@ impl Kind {
             Self::Upstream => "http://HOST[:PORT] or https://HOST[:PORT]".to_owned(),
             Self::File => "the path of a file".to_owned(),
             Self::ServerName => "a DNS name or an IP address".to_owned(),
-            Self::Store => "sqlite:PATH, memory:".to_owned(),
+            Self::Store => "sqlite:PATH, postgres://HOST/DATABASE, memory:".to_owned(),
             Self::Secret => "env:NAME, file:PATH".to_owned(),
             Self::KeyHeader => "a header name that doesn't frame the message or carry a credential".to_owned(),
             Self::KeyHeaders => "a list of header names that don't frame the message or carry a credential".to_owned(),

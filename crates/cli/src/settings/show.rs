@@ -2,10 +2,14 @@
 
 use std::fmt::Write as _;
 
+use super::address::StoreUrl;
 use super::stated::{Assigned, Layer, Stated};
 use super::table::{Level, SETTINGS, Setting, Since};
+use super::value::Value;
+use super::written::Written;
 
-/// The configuration as TOML. Secrets are not in it, since settings only name where they are kept.
+/// The configuration as TOML. Secrets are not in it, since settings only name where they are kept; of a store's URL, which may
+/// hold a password, the place is shown.
 pub(crate) fn show(stated: &Stated) -> String {
     let mut shown = String::new();
     let sections = ["", "tls", "client_cert", "upstream_tls", "admin", "sweep"];
@@ -61,6 +65,10 @@ fn line(setting: &Setting, assigned: Option<&Assigned>) -> Option<(String, Strin
         Level::Route | Level::Everywhere | Level::OneRoute => setting.name,
     };
     match assigned {
+        Some(Assigned { value: Value::Store(url @ StoreUrl::Postgres(_)), place, .. }) => {
+            let origin = format!("{}; user, password and parameters aren't shown", place.origin());
+            Some((format!("{name} = {}", Written::Text(url.to_string())), origin))
+        }
         Some(assigned) => Some((format!("{name} = {}", assigned.written), assigned.place.origin())),
         None if setting.since == Since::Now => Some((format!("# {name} is not set"), "default".to_owned())),
         None => None,

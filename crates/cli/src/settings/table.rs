@@ -94,6 +94,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
     top("upstream_http", Word(&["auto", "1.1", "2"]), "auto", "Which HTTP is spoken with the upstream: what it chooses over TLS and 1.1 without (`auto`), always 1.1, or always 2 (without TLS by prior knowledge)."),
     top("cache_for", Duration("0s", "1h"), "1s", "How long a completed record may be replayed from memory; a purge on another node is seen within it (R8)."),
     top("store_timeout", Duration("10ms", "10m"), "5s", "How long the store may take over a claim (D1)."),
+    top("store_connections", Count(4, 1000), "4", "Connections to a `postgres://` store: one for claims, one for outcomes, one for what takes long, the rest for reading."),
     top("start_timeout", Duration("0s", "1d"), "60s", "How long to wait for the store at start before exit 69."),
     top("auto_migrate", Flag, "true", "Create or upgrade the schema at start; off, an old schema is exit 69."),
     top("single_node", Flag, "false", "States that all processes that use the store run on one host; needed in Kubernetes (G5)."),

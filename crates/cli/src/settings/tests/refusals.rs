@@ -134,23 +134,31 @@ const REFUSALS: &[(&str, &str)] = &[
         "oncekey.toml:1:12: upstream: its port is none from 1 to 65535; allowed: http://HOST[:PORT] or https://HOST[:PORT]",
     ),
     (
-        "store = \"postgres://me:s3cret@db/x\"",
-        "oncekey.toml:1:9: store: postgres: is not in this version; allowed: sqlite:PATH, memory:",
+        "store = \"postgres://me:s3cret@db/x?sslmode=s3cret\"",
+        "oncekey.toml:1:9: store: sslmode is one of disable, prefer, require, verify-ca, verify-full; allowed: sqlite:PATH, postgres://HOST/DATABASE, memory:",
     ),
-    ("store = \"redis://h\"", "oncekey.toml:1:9: store: redis: is not in this version; allowed: sqlite:PATH, memory:"),
-    ("store = \"oncekey.db\"", "oncekey.toml:1:9: store: it needs a scheme; allowed: sqlite:PATH, memory:"),
-    ("store = \"mysql://h\"", "oncekey.toml:1:9: store: its scheme is no store's; allowed: sqlite:PATH, memory:"),
+    (
+        "store = \"postgres://me:s3cret@db/x?target_session_attrs=any\"",
+        "oncekey.toml:1:9: store: target_session_attrs can only be read-write: claims never read a replica; allowed: sqlite:PATH, postgres://HOST/DATABASE, memory:",
+    ),
+    (
+        "store = \"postgres://me:s3cret@/x\"",
+        "oncekey.toml:1:9: store: it needs a host; allowed: sqlite:PATH, postgres://HOST/DATABASE, memory:",
+    ),
+    ("store = \"redis://h\"", "oncekey.toml:1:9: store: redis: is not in this version; allowed: sqlite:PATH, postgres://HOST/DATABASE, memory:"),
+    ("store = \"oncekey.db\"", "oncekey.toml:1:9: store: it needs a scheme; allowed: sqlite:PATH, postgres://HOST/DATABASE, memory:"),
+    ("store = \"mysql://h\"", "oncekey.toml:1:9: store: its scheme is no store's; allowed: sqlite:PATH, postgres://HOST/DATABASE, memory:"),
     (
         "store = \"sqlite://oncekey.db\"",
-        "oncekey.toml:1:9: store: a path stands right after `sqlite:`, without `//` (sqlite:/var/lib/oncekey.db); allowed: sqlite:PATH, memory:",
+        "oncekey.toml:1:9: store: a path stands right after `sqlite:`, without `//` (sqlite:/var/lib/oncekey.db); allowed: sqlite:PATH, postgres://HOST/DATABASE, memory:",
     ),
     (
         "store = \"sqlite:\"",
-        "oncekey.toml:1:9: store: `sqlite:` needs the path of a file; allowed: sqlite:PATH, memory:",
+        "oncekey.toml:1:9: store: `sqlite:` needs the path of a file; allowed: sqlite:PATH, postgres://HOST/DATABASE, memory:",
     ),
     (
         "store = \"sqlite::memory:\"",
-        "oncekey.toml:1:9: store: a store in memory is `memory:`; allowed: sqlite:PATH, memory:",
+        "oncekey.toml:1:9: store: a store in memory is `memory:`; allowed: sqlite:PATH, postgres://HOST/DATABASE, memory:",
     ),
     (
         "namespace = \"a b\"",
@@ -323,7 +331,8 @@ fn columns_count_characters() {
 #[test]
 fn no_refusal_repeats_a_secret() {
     for text in [
-        "store = \"postgres://me:s3cret@db/x\"",
+        "store = \"postgres://me:s3cret@db:x/x\"",
+        "store = \"postgres://me:s3cret@db/x?sslmode=s3cret\"",
         "store = \"s3cret\"",
         "upstream = \"http://me:s3cret@api\"",
         "upstream = \"https://me:s3cret@api\"",

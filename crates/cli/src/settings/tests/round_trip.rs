@@ -80,3 +80,10 @@ fn every_line_says_where_its_value_came_from() {
     }
     assert!(shown.contains("\n[[route]]  # file oncekey.toml:"), "{shown}");
 }
+
+#[test]
+fn the_password_of_a_store_is_never_shown() {
+    let shown = of_file("store = \"postgres://me:s3cret@db,other:5433/x?password=s3cret\"").expect("right").show();
+    assert!(shown.contains("store = \"postgres://db:5432,other:5433/x\""), "{shown}");
+    assert!(!shown.contains("s3cret") && !shown.contains("me:"), "{shown}");
+}

@@ -144,7 +144,6 @@ fn what_is_not_in_this_version_is_refused_as_such() {
         ("[defaults]\non_unknown = \"retry\"\n", &[][..]),
         ("[defaults]\nasync = \"allowed\"\n", &[]),
         ("[encryption]\nkeys = []\n", &[]),
-        ("", &["--store", "postgres://localhost/oncekey"]),
         ("", &["--store", "redis://localhost"]),
         ("", &["--fast", "redis://localhost"]),
     ] {
