@@ -18,7 +18,9 @@ pub(crate) async fn run(arguments: Arguments, environment: Environment) -> Resul
         Command::Demo => demo::run().await,
         Command::CheckConfig { file } => check_config::run(file, environment),
         Command::Explain(arguments) => explain(&arguments, environment).await,
-        Command::Migrate(arguments) => migrate(loaded(&arguments.store.sources(environment))?, arguments.print_sql).await,
+        Command::Migrate(arguments) => {
+            migrate(loaded(&arguments.store.sources(environment))?, arguments.print_sql).await
+        }
         Command::Records(command) => {
             let loaded = loaded(&command.store().clone().sources(environment))?;
             records::run(command, loaded).await

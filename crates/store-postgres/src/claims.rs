@@ -12,7 +12,7 @@ use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
 use crate::error::Failure;
-use crate::row::{At, micros};
+use crate::row::{At, few, micros};
 use crate::session::{Param, Session};
 use crate::writer::Write;
 
@@ -49,7 +49,7 @@ macro_rules! claims {
                                   $15::bigint[], $16::bigint[], $17::bigint[]) \
                  WITH ORDINALITY AS claims (id, namespace, scope_source, account_id, idempotency_key, token, owner, \
                                   request_hash, recipe, route, method, path, run_micros, ttl_micros, unknown_ttl_micros, \
-                                  place)) "
+                                  place)"
     };
 }
 
@@ -57,7 +57,7 @@ macro_rules! claims {
 /// transaction id and no wait for the disk.
 const INSERT: &str = concat!(
     claims!(),
-    "INSERT INTO idempotency_keys (id, namespace, scope_source, account_id, idempotency_key, token, owner, request_hash, \
+    ") INSERT INTO idempotency_keys (id, namespace, scope_source, account_id, idempotency_key, token, owner, request_hash, \
          recipe, route, method, path, run_micros, ttl_micros, unknown_ttl_micros, status, created_at, started_at, deadline, \
          sweep_at, claim_no, attempts, replays) \
      SELECT id, namespace, scope_source, account_id, idempotency_key, token, owner, request_hash, \
@@ -73,7 +73,8 @@ const INSERT: &str = concat!(
 /// afresh. A record whose claim is valid, by the time of the statement's snapshot, is never replaced (E1).
 const REPLACE: &str = concat!(
     claims!(),
-    ", seen AS MATERIALIZED ( \
+    few!(),
+    "), seen AS MATERIALIZED ( \
          SELECT * FROM unnest($19::bytea[], $20::text[], $21::boolean[]) WITH ORDINALITY AS seen (token, status, fresh, place)) \
      UPDATE idempotency_keys AS k SET status = $18, token = c.token, owner = c.owner, \
          request_hash = CASE WHEN s.fresh THEN c.request_hash ELSE k.request_hash END, \
@@ -135,12 +136,7 @@ fn take(granted: &mut HashMap<RecordId, Granted>, rows: &[Row]) -> Result<(), Fa
     Ok(())
 }
 
-async fn run(
-    sql: &str,
-    batch: &[&MakeClaim],
-    session: &Session,
-    lock_timeout: Duration,
-) -> Result<Vec<Row>, Failure> {
+async fn run(sql: &str, batch: &[&MakeClaim], session: &Session, lock_timeout: Duration) -> Result<Vec<Row>, Failure> {
     let Ok(state) = transition(None, Event::Claim, true) else { return Ok(Vec::new()) };
     let state = state.name();
     let lock_timeout = lock_timeout.as_millis().max(1).to_string();

@@ -70,7 +70,9 @@ impl PostgresOptions {
         for pair in parameters.split('&').filter(|pair| !pair.is_empty()) {
             match pair.split_once('=').ok_or_else(|| invalid("a parameter needs the form NAME=VALUE"))? {
                 ("sslmode", value) => mode = Some(value),
-                ("sslrootcert", value) => roots = Some(decoded(value).ok_or_else(|| invalid("sslrootcert is no path"))?),
+                ("sslrootcert", value) => {
+                    roots = Some(decoded(value).ok_or_else(|| invalid("sslrootcert is no path"))?)
+                }
                 ("target_session_attrs", "read-write" | "primary") => {}
                 ("target_session_attrs", _) => {
                     return Err(invalid("target_session_attrs can only be read-write: claims never read a replica"));

@@ -121,7 +121,9 @@ impl Failure {
     /// Whether the same statement may well succeed at once: a deadlock, a serialization failure.
     pub(crate) fn is_transient(&self) -> bool {
         let code = self.refused_with();
-        code.is_some_and(|code| *code == SqlState::T_R_DEADLOCK_DETECTED || *code == SqlState::T_R_SERIALIZATION_FAILURE)
+        code.is_some_and(|code| {
+            *code == SqlState::T_R_DEADLOCK_DETECTED || *code == SqlState::T_R_SERIALIZATION_FAILURE
+        })
     }
 
     /// Whether a row was held by someone else for too long.

@@ -127,7 +127,12 @@ pub(crate) async fn stats(session: &Session) -> Result<Stats, Failure> {
     for row in session.read(COUNT, &[(&now, Type::TIMESTAMPTZ), (&percent, Type::FLOAT4)]).await? {
         let state = row.try_get::<_, &str>(0)?.parse::<State>().ok();
         let counted: i64 = row.try_get(1)?;
-        #[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count")]
+        #[expect(
+            clippy::cast_precision_loss,
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a count"
+        )]
         let counted = if part < 1.0 { (counted as f64 / part) as u64 } else { u64::try_from(counted).unwrap_or(0) };
         if let Some(state) = state {
             *records.entry(state.name()).or_default() += counted;

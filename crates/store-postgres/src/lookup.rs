@@ -5,7 +5,7 @@ use oncekey_store::Found;
 use tokio_postgres::types::Type;
 
 use crate::error::Failure;
-use crate::row::{self, columns};
+use crate::row::{self, columns, few};
 use crate::session::Session;
 
 /// The record under `id` with its response.
@@ -26,7 +26,9 @@ pub(crate) async fn peek(session: &Session, ids: &[RecordId]) -> Result<Vec<Foun
     const PEEK: &str = concat!(
         "SELECT ",
         columns!(),
-        " FROM idempotency_keys AS k LEFT JOIN idempotency_nodes AS n USING (owner) WHERE k.id = ANY ($2)"
+        " FROM unnest($2::bytea[]) WITH ORDINALITY AS wanted (id, place) JOIN idempotency_keys AS k USING (id) \
+         LEFT JOIN idempotency_nodes AS n USING (owner)",
+        few!()
     );
     let now = session.server().given_time();
     let ids: Vec<&[u8]> = ids.iter().map(|id| &id.as_bytes()[..]).collect();

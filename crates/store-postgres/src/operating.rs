@@ -75,8 +75,7 @@ pub(crate) async fn resolve(session: &Session, id: RecordId, resolution: &Resolu
 /// See [`oncekey_store::Store::purge`]. It goes by columns, not by the whole record: purging is how an operator gets rid of a
 /// damaged one.
 pub(crate) async fn purge(session: &Session, id: RecordId) -> Result<Purged, Failure> {
-    const PURGE: &str =
-        concat!("DELETE FROM idempotency_keys AS k WHERE k.id = $2 AND NOT ", live!(), " RETURNING 1");
+    const PURGE: &str = concat!("DELETE FROM idempotency_keys AS k WHERE k.id = $2 AND NOT ", live!(), " RETURNING 1");
     const LOOK: &str = concat!("SELECT ", live!(), " FROM idempotency_keys AS k WHERE k.id = $2");
     for _ in 0..TRIES {
         let now = session.server().given_time();

@@ -9,7 +9,7 @@ use oncekey_store::Outcome;
 use tokio_postgres::types::Type;
 
 use crate::error::Failure;
-use crate::row::At;
+use crate::row::{At, few};
 use crate::session::Session;
 use crate::writer::Write;
 
@@ -46,8 +46,9 @@ const RECORD: &str = concat!(
         SELECT coalesce($1, clock_timestamp()) AS now, set_config('lock_timeout', $2, true)), \
     outcomes AS MATERIALIZED ( \
         SELECT * FROM unnest($3::bytea[], $4::bytea[], $5::text[], $6::text[], $7::smallint[], $8::bytea[], $9::bytea[]) \
-            AS outcomes (id, token, state, from_states, response_status, response_headers, response_body)) \
-    UPDATE idempotency_keys AS k SET status = o.state, completed_at = now, expires_at = ",
+            WITH ORDINALITY AS o (id, token, state, from_states, response_status, response_headers, response_body, place)",
+    few!(),
+    ") UPDATE idempotency_keys AS k SET status = o.state, completed_at = now, expires_at = ",
     expires!(),
     ", sweep_at = CASE o.state WHEN 'unknown' THEN ",
     expires!(),

@@ -53,7 +53,8 @@ fn numbered(version: u32, step: &str) -> String {
 /// another program under one of the names, or a schema of a later version, is left untouched and refused as `Misconfigured`,
 /// with a [`SchemaError`]. Where nothing is to be done, nothing but reading is asked of the role.
 pub async fn migrate(options: &PostgresOptions) -> Result<Migrated, StoreError> {
-    let session = Server::new(options.clone()).map(|server| Session::unhurried(&server)).map_err(Failure::not_applied)?;
+    let session =
+        Server::new(options.clone()).map(|server| Session::unhurried(&server)).map_err(Failure::not_applied)?;
     take_steps(&session).await.map_err(Failure::not_applied)
 }
 

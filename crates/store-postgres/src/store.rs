@@ -97,7 +97,8 @@ impl Store for PostgresStore {
         let status = outcome.response.as_ref().map(|response| response.status.as_u16());
         for _ in 0..TRIES {
             let work = RecordOutcome::new(id, token, outcome.clone());
-            let work = work.ok_or_else(|| Failure::Refused("only complete, fail and write-off end a claim").not_applied());
+            let work =
+                work.ok_or_else(|| Failure::Refused("only complete, fail and write-off end a claim").not_applied());
             if let Some(ended) = self.outcomes.run(work?).await? {
                 return Ok(Recorded::Written { expires: ended.expires, now: ended.now });
             }

@@ -120,7 +120,8 @@ impl Lane {
                     }
                 }
                 Err(failure) if part.len() > 1 && failure.refused_with().is_some() => {
-                    let lock_timeout = if failure.is_held_up() { lock_timeout.min(HELD_UP_AGAIN) } else { lock_timeout };
+                    let lock_timeout =
+                        if failure.is_held_up() { lock_timeout.min(HELD_UP_AGAIN) } else { lock_timeout };
                     let second = part.split_off(part.len() / 2);
                     parts.extend([(second, lock_timeout), (part, lock_timeout)]);
                 }

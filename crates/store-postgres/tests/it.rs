@@ -1,8 +1,22 @@
 //! The store against real servers: the shared suite on the oldest and the newest release, directly and through PgBouncer, and
 //! what only this store can show.
 
+#[path = "it/batching.rs"]
+mod batching;
+#[path = "it/faults.rs"]
+mod faults;
 #[path = "it/place.rs"]
 mod place;
+#[path = "it/plans.rs"]
+mod plans;
+#[path = "it/schema.rs"]
+mod schema;
+#[path = "it/standbys.rs"]
+mod standbys;
+#[path = "it/tls.rs"]
+mod tls;
+#[path = "it/transitions.rs"]
+mod transitions;
 
 mod postgres_15 {
     use crate::place::direct_15;

@@ -105,7 +105,8 @@ impl PostgresServer {
 
     /// Runs statements in a database, as superuser.
     pub async fn execute(&self, database: &str, sql: &str) -> io::Result<()> {
-        let (client, connection) = tokio_postgres::connect(&self.url(database), NoTls).await.map_err(io::Error::other)?;
+        let (client, connection) =
+            tokio_postgres::connect(&self.url(database), NoTls).await.map_err(io::Error::other)?;
         tokio::select! {
             done = client.batch_execute(sql) => done.map_err(io::Error::other),
             ended = connection => Err(io::Error::other(format!("the connection ended: {ended:?}"))),

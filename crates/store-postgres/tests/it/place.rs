@@ -1,13 +1,15 @@
 //! Servers that all tests share, and a database for each test.
 
 use std::sync::{Arc, LazyLock};
+use std::time::Duration;
 
 use oncekey_store::{Clock, ManualClock, Store};
 use oncekey_store_postgres::{PostgresOptions, PostgresStore, migrate};
 use oncekey_store_test::{Fixture, START};
-use oncekey_testkit::{Pooler, PostgresServer, Release};
+use oncekey_testkit::{PATIENCE, Pooler, PostgresServer, Release};
 use tokio::runtime::Handle;
-use tokio::task::block_in_place;
+use tokio::task::{JoinSet, block_in_place};
+use tokio_postgres::{Client, NoTls};
 
 /// The oldest release.
 pub(crate) static OLD: LazyLock<PostgresServer> =
@@ -37,6 +39,36 @@ pub(crate) async fn migrated(server: &PostgresServer) -> String {
 /// A store in it that goes by a clock that is turned by hand.
 pub(crate) async fn open(url: &str, clock: Arc<dyn Clock>) -> PostgresStore {
     PostgresStore::open(options(url).with_clock(clock)).await.expect("the store opens")
+}
+
+/// A connection of the test's own, for looking behind the store and for standing in its way.
+pub(crate) struct Raw {
+    pub(crate) client: Client,
+    _driver: JoinSet<()>,
+}
+
+impl Raw {
+    pub(crate) async fn connect(database: &str) -> Self {
+        let (client, connection) = tokio_postgres::connect(&OLD.url(database), NoTls).await.expect("connects");
+        let mut driver = JoinSet::new();
+        driver.spawn(async move { drop(connection.await) });
+        Self { client, _driver: driver }
+    }
+
+    /// The number that a statement gives.
+    pub(crate) async fn count(&self, sql: &str) -> i64 {
+        self.client.query_one(sql, &[]).await.expect("a row").get(0)
+    }
+
+    /// Asks until the number is there.
+    pub(crate) async fn until(&self, sql: &str, wanted: i64) {
+        let asking = async {
+            while self.count(sql).await != wanted {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, asking).await.expect("it comes to that number");
+    }
 }
 
 /// The suite makes its fixtures outside of any future, though on a runtime's thread.

@@ -145,9 +145,18 @@ const REFUSALS: &[(&str, &str)] = &[
         "store = \"postgres://me:s3cret@/x\"",
         "oncekey.toml:1:9: store: it needs a host; allowed: sqlite:PATH, postgres://HOST/DATABASE, memory:",
     ),
-    ("store = \"redis://h\"", "oncekey.toml:1:9: store: redis: is not in this version; allowed: sqlite:PATH, postgres://HOST/DATABASE, memory:"),
-    ("store = \"oncekey.db\"", "oncekey.toml:1:9: store: it needs a scheme; allowed: sqlite:PATH, postgres://HOST/DATABASE, memory:"),
-    ("store = \"mysql://h\"", "oncekey.toml:1:9: store: its scheme is no store's; allowed: sqlite:PATH, postgres://HOST/DATABASE, memory:"),
+    (
+        "store = \"redis://h\"",
+        "oncekey.toml:1:9: store: redis: is not in this version; allowed: sqlite:PATH, postgres://HOST/DATABASE, memory:",
+    ),
+    (
+        "store = \"oncekey.db\"",
+        "oncekey.toml:1:9: store: it needs a scheme; allowed: sqlite:PATH, postgres://HOST/DATABASE, memory:",
+    ),
+    (
+        "store = \"mysql://h\"",
+        "oncekey.toml:1:9: store: its scheme is no store's; allowed: sqlite:PATH, postgres://HOST/DATABASE, memory:",
+    ),
     (
         "store = \"sqlite://oncekey.db\"",
         "oncekey.toml:1:9: store: a path stands right after `sqlite:`, without `//` (sqlite:/var/lib/oncekey.db); allowed: sqlite:PATH, postgres://HOST/DATABASE, memory:",

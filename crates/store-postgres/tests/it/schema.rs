@@ -1,0 +1,103 @@
+//! Migrations: by many at once, beside other programs' tables, by hand; and what isn't ours or isn't of this version.
+
+use oncekey_store::{Store, StoreError};
+use oncekey_store_postgres::{PostgresStore, SchemaError, migrate, migration_sql};
+use oncekey_store_test::{granted, samples};
+use tokio::task::JoinSet;
+
+use crate::place::{OLD, POOLER, options};
+
+async fn empty() -> String {
+    OLD.database().await.expect("a new database")
+}
+
+fn schema_error(error: &StoreError) -> &SchemaError {
+    match error {
+        StoreError::Misconfigured(cause) => cause.downcast_ref().expect("a schema error"),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_nodes_migrate_at_once_directly_and_through_a_pooler() {
+    let database = empty().await;
+    let mut nodes = JoinSet::new();
+    for n in 0..8 {
+        let url = if n % 2 == 0 { OLD.url(&database) } else { POOLER.url(&database) };
+        nodes.spawn(async move { migrate(&options(&url)).await.expect("migrated") });
+    }
+    for migrated in nodes.join_all().await {
+        assert_eq!(migrated.to, 1);
+    }
+    let again = migrate(&options(&OLD.url(&database))).await.expect("migrated");
+    assert_eq!((again.from, again.to), (1, 1));
+}
+
+#[tokio::test]
+async fn what_is_printed_makes_the_schema() {
+    let database = empty().await;
+    OLD.execute(&database, &migration_sql()).await.expect("run by hand");
+    let migrated = migrate(&options(&OLD.url(&database))).await.expect("nothing is left to do");
+    assert_eq!((migrated.from, migrated.to), (1, 1));
+    let store = PostgresStore::open(options(&OLD.url(&database))).await.expect("opens");
+    granted(&store.claim(samples::claim(&samples::identity("acc-1", "k"), samples::owner())).await);
+}
+
+#[tokio::test]
+async fn without_a_schema_nothing_is_opened() {
+    let database = empty().await;
+    let error = PostgresStore::open(options(&OLD.url(&database))).await.expect_err("refused");
+    assert_eq!(*schema_error(&error), SchemaError::Older { found: 0, known: 1 });
+}
+
+#[tokio::test]
+async fn a_later_schema_is_refused() {
+    let database = empty().await;
+    migrate(&options(&OLD.url(&database))).await.expect("migrated");
+    OLD.execute(&database, "UPDATE oncekey_schema SET version = 7").await.expect("upgraded");
+    for error in [
+        migrate(&options(&OLD.url(&database))).await.expect_err("refused"),
+        PostgresStore::open(options(&OLD.url(&database))).await.expect_err("refused"),
+    ] {
+        assert_eq!(*schema_error(&error), SchemaError::Newer { found: 7, known: 1 });
+    }
+}
+
+/// A table of that name that is another's (the article's own, say) is named, and left as it is.
+#[tokio::test]
+async fn a_foreign_table_is_refused_by_name_and_left_alone() {
+    let database = empty().await;
+    let theirs = "CREATE TABLE idempotency_keys (id INTEGER); INSERT INTO idempotency_keys VALUES (1)";
+    OLD.execute(&database, theirs).await.expect("theirs");
+    for error in [
+        migrate(&options(&OLD.url(&database))).await.expect_err("refused"),
+        PostgresStore::open(options(&OLD.url(&database))).await.expect_err("refused"),
+    ] {
+        assert_eq!(*schema_error(&error), SchemaError::Foreign("idempotency_keys".into()));
+        assert!(error.to_string().contains("`idempotency_keys`"), "{error}");
+    }
+    let untouched = "SELECT id FROM idempotency_keys; CREATE TABLE oncekey_schema (mine INTEGER)";
+    OLD.execute(&database, untouched).await.expect("nothing of ours is there");
+}
+
+/// A role that may do nothing but what the store does needs no right to create anything, once the tables are there.
+#[tokio::test]
+async fn a_role_without_ddl_can_serve() {
+    let database = empty().await;
+    migrate(&options(&OLD.url(&database))).await.expect("migrated");
+    let role = format!(
+        "CREATE ROLE {database}_app LOGIN; REVOKE CREATE ON SCHEMA public FROM PUBLIC; \
+         GRANT SELECT, INSERT, UPDATE, DELETE ON idempotency_keys, idempotency_nodes, idempotency_sweeps TO {database}_app; \
+         GRANT SELECT ON oncekey_schema TO {database}_app; GRANT USAGE ON SEQUENCE idempotency_claims TO {database}_app"
+    );
+    OLD.execute(&database, &role).await.expect("a role");
+    let options = options(&OLD.url(&database).replace("postgres@", &format!("{database}_app@")));
+    migrate(&options).await.expect("nothing to do");
+    let store = PostgresStore::open(options).await.expect("opens");
+    let claim = samples::claim(&samples::identity("acc-1", "k"), samples::owner());
+    let now = store.heartbeat(claim.owner, samples::LIFETIMES.ttl).await.expect("a heartbeat");
+    granted(&store.claim(claim).await);
+    store.sweep(now, 10).await.expect("swept");
+    store.stats().await.expect("counted");
+    store.promise().await.expect("a promise");
+}

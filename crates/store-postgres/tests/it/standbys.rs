@@ -1,0 +1,53 @@
+//! Servers that must not be used, and what a server's settings let the store promise.
+
+use std::sync::Arc;
+
+use oncekey_core::PromiseClass;
+use oncekey_store::{Store, StoreError};
+use oncekey_store_postgres::PostgresStore;
+use oncekey_store_test::{granted, samples};
+use oncekey_testkit::{PostgresServer, Release};
+use tokio::task::spawn_blocking;
+
+use crate::place::{OLD, clock, migrated, options};
+
+/// Of several hosts the one that takes writes is used; one that takes none is no store (G4).
+#[tokio::test]
+async fn a_server_that_takes_no_writes_is_passed_over() {
+    let read_only = "default_transaction_read_only = on";
+    let replica = spawn_blocking(move || PostgresServer::start_with(Release::V15, read_only, &[]));
+    let replica = replica.await.expect("no panic").expect("starts");
+    let database = migrated(&OLD).await;
+    let both = format!("postgres://postgres@{},{}/{database}", replica.address(), OLD.address());
+    let store = PostgresStore::open(options(&both).with_clock(clock())).await.expect("opens");
+    granted(&store.claim(samples::claim(&samples::identity("acc-1", "k"), samples::owner())).await);
+
+    let alone = PostgresStore::open(options(&replica.url("postgres"))).await.expect_err("refused");
+    assert!(matches!(alone, StoreError::NotApplied(_)), "a failover may be under way: {alone:?}");
+}
+
+/// The class follows the server's settings while the store is open (G1, G4).
+#[tokio::test]
+async fn the_promise_follows_the_servers_settings() {
+    let server = spawn_blocking(|| PostgresServer::start(Release::V15)).await.expect("no panic").expect("starts");
+    let server = Arc::new(server);
+    let database = migrated(&server).await;
+    let promise = async || {
+        let store = PostgresStore::open(options(&server.url(&database))).await.expect("opens");
+        store.promise().await.expect("a promise")
+    };
+    let first = promise().await;
+    assert_eq!(first.class, PromiseClass::BestEffort);
+    assert!(first.shortfalls.len() == 1 && first.shortfalls[0].contains("`fsync`"), "{first:?}");
+
+    server.execute(&database, "ALTER SYSTEM SET fsync = on").await.expect("set");
+    let restarted = server.clone();
+    spawn_blocking(move || restarted.crash()).await.expect("no panic").expect("restarted");
+    assert_eq!(promise().await.class, PromiseClass::AtMostOnce);
+
+    let off = format!("ALTER DATABASE {database} SET synchronous_commit = off");
+    server.execute(&database, &off).await.expect("set");
+    let weak = promise().await;
+    assert_eq!(weak.class, PromiseClass::BestEffort);
+    assert!(weak.shortfalls[0].contains("`synchronous_commit` is off"), "{weak:?}");
+}
