@@ -40,6 +40,7 @@ mod promise;
 mod replays;
 mod row;
 mod schema;
+mod scopes;
 mod session;
 mod store;
 mod sweep;

@@ -4,19 +4,20 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use oncekey_core::{Event, OwnerId, RecordId, Timestamp, Token};
+use oncekey_core::{Event, Namespace, OwnerId, RecordId, Scope, Timestamp, Token};
 use oncekey_store::change::{self, OnClaim, OnOutcome};
 use oncekey_store::{
     Claim, Claimed, Cursor, Filter, Found, Outcome, Page, Promise, Purged, Recorded, Resolution, Resolved, Stats,
     Store, StoreError, Swept,
 };
+use tokio::sync::OnceCell;
 
 use crate::claims::MakeClaim;
 use crate::error::Failure;
 use crate::outcomes::RecordOutcome;
 use crate::session::{Server, Session};
 use crate::writer::Writer;
-use crate::{PostgresOptions, listing, lookup, operating, owners, promise, replays, schema, sweep};
+use crate::{PostgresOptions, listing, lookup, operating, owners, promise, replays, schema, scopes, sweep};
 
 /// How often a write is made again because the record changed between the write and the look at what was in its way.
 const TRIES: u32 = 5;
@@ -31,6 +32,8 @@ pub struct PostgresStore {
     /// For what may scan, and takes long.
     scans: Session,
     place: String,
+    /// Set once the index that counting goes by is there.
+    scopes_indexed: OnceCell<()>,
 }
 
 impl PostgresStore {
@@ -52,6 +55,7 @@ impl PostgresStore {
             next: AtomicUsize::new(0),
             scans,
             place,
+            scopes_indexed: OnceCell::new(),
         })
     }
 
@@ -133,6 +137,13 @@ impl Store for PostgresStore {
 
     async fn sweep(&self, now: Timestamp, limit: u32) -> Result<Swept, StoreError> {
         sweep::sweep(&self.scans, now, limit).await.map_err(Failure::of_write)
+    }
+
+    async fn count_scope(&self, namespace: &Namespace, scope: &Scope, limit: u64) -> Result<u64, StoreError> {
+        let server = self.scans.server();
+        let indexed = self.scopes_indexed.get_or_try_init(|| scopes::index(server)).await;
+        indexed.map_err(|failure| failure.not_applied())?;
+        scopes::count(self.lookups(), namespace, scope, limit).await.map_err(Failure::not_applied)
     }
 
     async fn count_replays(&self, replays: &[(RecordId, u32)]) -> Result<(), StoreError> {

@@ -11,6 +11,8 @@ mod place;
 mod plans;
 #[path = "it/schema.rs"]
 mod schema;
+#[path = "it/scopes.rs"]
+mod scopes;
 #[path = "it/standbys.rs"]
 mod standbys;
 #[path = "it/tls.rs"]
