@@ -71,7 +71,7 @@ impl PostgresOptions {
             match pair.split_once('=').ok_or_else(|| invalid("a parameter needs the form NAME=VALUE"))? {
                 ("sslmode", value) => mode = Some(value),
                 ("sslrootcert", value) => {
-                    roots = Some(decoded(value).ok_or_else(|| invalid("sslrootcert is no path"))?)
+                    roots = Some(decoded(value).ok_or_else(|| invalid("sslrootcert is no path"))?);
                 }
                 ("target_session_attrs", "read-write" | "primary") => {}
                 ("target_session_attrs", _) => {
@@ -89,7 +89,7 @@ impl PostgresOptions {
         if config.get_hosts().is_empty() {
             return Err(invalid("it needs a host"));
         }
-        let verify = verification(mode, roots)?;
+        let verify = verification(mode, roots.as_deref())?;
         config.ssl_mode(match mode {
             Some("disable") => SslMode::Disable,
             None | Some("prefer") => SslMode::Prefer,
@@ -153,8 +153,8 @@ impl std::fmt::Debug for PostgresOptions {
     }
 }
 
-fn verification(mode: Option<&str>, roots: Option<String>) -> Result<Verify, InvalidUrl> {
-    let named = roots.as_deref().map(|roots| match roots {
+fn verification(mode: Option<&str>, roots: Option<&str>) -> Result<Verify, InvalidUrl> {
+    let named = roots.map(|roots| match roots {
         "system" => Roots::System,
         path => Roots::File(path.into()),
     });

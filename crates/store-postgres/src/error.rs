@@ -159,7 +159,8 @@ impl Failure {
 fn is_misconfigured(error: &tokio_postgres::Error) -> bool {
     let Some(code) = error.code() else {
         let tls = error.source().and_then(|cause| cause.downcast_ref::<std::io::Error>());
-        return tls.and_then(|cause| cause.get_ref()).is_some_and(|cause| cause.is::<rustls::Error>());
+        let cause = tls.and_then(std::io::Error::get_ref);
+        return cause.is_some_and(<dyn Error + Send + Sync>::is::<rustls::Error>);
     };
     [
         SqlState::INVALID_PASSWORD,

@@ -40,12 +40,7 @@ pub(crate) async fn index(server: &Arc<Server>) -> Result<(), Failure> {
 }
 
 /// See [`oncekey_store::Store::count_scope`].
-pub(crate) async fn count(
-    session: &Session,
-    namespace: &Namespace,
-    scope: &Scope,
-    limit: u64,
-) -> Result<u64, Failure> {
+pub(crate) async fn count(session: &Session, namespace: &Namespace, scope: &Scope, limit: u64) -> Result<u64, Failure> {
     const COUNT: &str = "SELECT count(*) FROM (SELECT FROM idempotency_keys \
         WHERE account_id = $1 AND scope_source = $2 AND namespace = $3 LIMIT $4) AS counted";
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);

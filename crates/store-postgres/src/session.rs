@@ -147,17 +147,12 @@ impl Session {
 
     async fn query_on(&self, live: &Live, sql: &str, params: &[Param<'_>]) -> Result<Vec<Row>, Failure> {
         let asking = live.client.query_typed(sql, params);
-        let answer = match self.patience {
-            None => asking.await,
-            Some(patience) => match timeout(patience, asking).await {
-                Ok(answer) => answer,
-                Err(_) => {
-                    self.give_up(live).await;
-                    return Err(Failure::TookTooLong);
-                }
-            },
-        };
-        Ok(answer?)
+        let Some(patience) = self.patience else { return Ok(asking.await?) };
+        if let Ok(answer) = timeout(patience, asking).await {
+            return Ok(answer?);
+        }
+        self.give_up(live).await;
+        Err(Failure::TookTooLong)
     }
 
     /// Runs a statement that changes nothing. One whose connection turns out to be broken is sent again on a new one: a

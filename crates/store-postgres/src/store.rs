@@ -142,7 +142,7 @@ impl Store for PostgresStore {
     async fn count_scope(&self, namespace: &Namespace, scope: &Scope, limit: u64) -> Result<u64, StoreError> {
         let server = self.scans.server();
         let indexed = self.scopes_indexed.get_or_try_init(|| scopes::index(server)).await;
-        indexed.map_err(|failure| failure.not_applied())?;
+        indexed.map_err(Failure::not_applied)?;
         scopes::count(self.lookups(), namespace, scope, limit).await.map_err(Failure::not_applied)
     }
 

@@ -96,11 +96,18 @@ impl PostgresServer {
         Self::url_by(self.address, database)
     }
 
-    /// Makes a new database that no other test uses, and gives its name.
+    /// Makes a new database that no other test uses, and gives its name. It goes with its server.
     pub async fn database(&self) -> io::Result<String> {
         let name = format!("test_{}", self.databases.fetch_add(1, Ordering::Relaxed));
         self.execute("postgres", &format!("CREATE DATABASE {name}")).await?;
         Ok(name)
+    }
+
+    /// Drops a database, and cuts whoever is connected to it. Blocks, and may be called within a runtime.
+    pub fn drop_database(&self, name: &str) -> io::Result<()> {
+        let drop = async { self.execute("postgres", &format!("DROP DATABASE {name} WITH (FORCE)")).await };
+        let run = || tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(drop);
+        std::thread::scope(|scope| scope.spawn(run).join().unwrap_or_else(|_| Err(io::Error::other("it panicked"))))
     }
 
     /// Runs statements in a database, as superuser.

@@ -16,6 +16,7 @@ mod large;
 mod limits;
 mod operator;
 mod passing;
+mod postgres;
 mod profiles;
 mod reloading;
 mod scopes;

@@ -76,9 +76,22 @@ fn wait<T>(future: impl Future<Output = T>) -> T {
     block_in_place(|| Handle::current().block_on(future))
 }
 
+/// A database that is dropped after its test: there are hundreds of them, of some megabytes each.
+struct Dropped {
+    server: &'static PostgresServer,
+    name: String,
+}
+
+impl Drop for Dropped {
+    fn drop(&mut self) {
+        // One that stays goes with its server.
+        let _ = self.server.drop_database(&self.name);
+    }
+}
+
 fn shared(server: &'static PostgresServer, url: impl Fn(&str) -> String) -> Fixture {
-    let database = wait(migrated(server));
-    Fixture::shared((), |(), clock| -> Arc<dyn Store> { Arc::new(wait(open(&url(&database), clock))) })
+    let place = Dropped { server, name: wait(migrated(server)) };
+    Fixture::shared(place, |place, clock| -> Arc<dyn Store> { Arc::new(wait(open(&url(&place.name), clock))) })
 }
 
 pub(crate) fn direct_15() -> Fixture {

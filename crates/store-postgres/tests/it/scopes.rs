@@ -8,7 +8,8 @@ use tokio::task::JoinSet;
 
 use crate::place::{OLD, POOLER, Raw, clock, migrated, open};
 
-const VALID: &str = "SELECT count(*) FROM pg_index WHERE indexrelid = to_regclass('idempotency_keys_scope') AND indisvalid";
+const VALID: &str =
+    "SELECT count(*) FROM pg_index WHERE indexrelid = to_regclass('idempotency_keys_scope') AND indisvalid";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_first_to_count_makes_the_index_and_the_others_find_it() {

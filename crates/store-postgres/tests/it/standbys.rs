@@ -1,12 +1,13 @@
 //! Servers that must not be used, and what a server's settings let the store promise.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use oncekey_core::PromiseClass;
 use oncekey_store::{Store, StoreError};
 use oncekey_store_postgres::PostgresStore;
 use oncekey_store_test::{granted, samples};
-use oncekey_testkit::{PostgresServer, Release};
+use oncekey_testkit::{PATIENCE, PostgresServer, Release};
 use tokio::task::spawn_blocking;
 
 use crate::place::{OLD, clock, migrated, options};
@@ -50,4 +51,45 @@ async fn the_promise_follows_the_servers_settings() {
     let weak = promise().await;
     assert_eq!(weak.class, PromiseClass::BestEffort);
     assert!(weak.shortfalls[0].contains("`synchronous_commit` is off"), "{weak:?}");
+}
+
+/// Someone ends a commit's wait for the synchronous standby: it is there, and on no standby. Nobody is told that it is granted
+/// before it is replicated too, however often the claim is asked for again.
+#[tokio::test]
+async fn a_claim_that_is_on_no_standby_is_not_granted() {
+    let server = spawn_blocking(|| PostgresServer::start(Release::V15)).await.expect("no panic").expect("starts");
+    let database = migrated(&server).await;
+    let mut options = options(&server.url(&database)).with_clock(clock());
+    options.patience = Duration::from_secs(1);
+    let store = PostgresStore::open(options).await.expect("opens");
+    let require = "ALTER SYSTEM SET synchronous_standby_names = 'nobody'";
+    server.execute(&database, require).await.expect("set");
+    server.execute(&database, "SELECT pg_reload_conf()").await.expect("reloaded");
+
+    let claim = samples::claim(&samples::identity("acc-1", "k"), samples::owner());
+    let cancel = "DO $$ BEGIN \
+        WHILE NOT EXISTS (SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep') LOOP \
+            PERFORM pg_sleep(0.01); PERFORM pg_stat_clear_snapshot(); END LOOP; END $$";
+    let (answer, cancelled) = tokio::join!(store.claim(claim.clone()), server.execute(&database, cancel));
+    cancelled.expect("a wait was ended");
+    assert!(matches!(answer, Err(StoreError::MayHaveBeenApplied(_))), "{answer:?}");
+    let there = store.read(claim.identity.id()).await.expect("read").expect("committed, and so seen by all");
+    assert_eq!(there.record.token, claim.token, "who only looked would take it for granted");
+    for _ in 0..2 {
+        let again = store.claim(claim.clone()).await;
+        assert!(matches!(again, Err(StoreError::MayHaveBeenApplied(_))), "{again:?}");
+    }
+
+    let relax = "ALTER SYSTEM RESET synchronous_standby_names";
+    server.execute(&database, relax).await.expect("set");
+    server.execute(&database, "SELECT pg_reload_conf()").await.expect("reloaded");
+    let settled = async {
+        loop {
+            match store.claim(claim.clone()).await {
+                Err(StoreError::MayHaveBeenApplied(_)) => {}
+                answer => break answer,
+            }
+        }
+    };
+    granted(&tokio::time::timeout(PATIENCE, settled).await.expect("it settles"));
 }

@@ -14,7 +14,7 @@ pub(super) fn oncekey() -> Command {
     command
 }
 
-/// A running `oncekey serve` on a SQLite file, killed when dropped.
+/// A running `oncekey serve`, on a SQLite file unless a test says otherwise, killed when dropped.
 pub(super) struct Gateway {
     pub(super) process: Process,
     pub(super) address: SocketAddr,
@@ -37,6 +37,14 @@ impl Gateway {
         let directory = oncekey_testkit::scratch_dir().expect("a directory");
         let store = format!("sqlite:{}", directory.path().join("oncekey.db").display());
         let mut gateway = Self::on(&store, directory.path(), upstream, settings, rules).await;
+        gateway.directory = Some(directory);
+        gateway
+    }
+
+    /// Starts one on a store that is a server.
+    pub(super) async fn on_server(store: &str, upstream: &str, settings: &str) -> Self {
+        let directory = oncekey_testkit::scratch_dir().expect("a directory");
+        let mut gateway = Self::on(store, directory.path(), upstream, settings).await;
         gateway.directory = Some(directory);
         gateway
     }
