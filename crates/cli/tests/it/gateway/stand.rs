@@ -44,7 +44,7 @@ impl Gateway {
     /// Starts one on a store that is a server.
     pub(super) async fn on_server(store: &str, upstream: &str, settings: &str) -> Self {
         let directory = oncekey_testkit::scratch_dir().expect("a directory");
-        let mut gateway = Self::on(store, directory.path(), upstream, settings).await;
+        let mut gateway = Self::on(store, directory.path(), upstream, settings, "").await;
         gateway.directory = Some(directory);
         gateway
     }
