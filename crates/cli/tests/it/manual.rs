@@ -19,7 +19,9 @@ fn printed(arguments: &[&str]) -> String {
 fn commands() -> Vec<String> {
     let help = printed(&["--help"]);
     let (_, rest) = help.split_once("Commands:\n").expect("a list of commands");
-    let names = rest.lines().take_while(|line| !line.is_empty()).filter_map(|line| line.split_whitespace().next());
+    // What a command does may go on in further lines, which are set in deeper.
+    let lines = rest.lines().take_while(|line| !line.is_empty()).filter_map(|line| line.strip_prefix("  "));
+    let names = lines.filter(|line| !line.starts_with(' ')).filter_map(|line| line.split_whitespace().next());
     names.filter(|name| *name != "help").map(str::to_owned).collect()
 }
 

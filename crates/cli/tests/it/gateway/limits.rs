@@ -49,10 +49,12 @@ async fn a_head_that_comes_too_slowly_ends_the_connection() {
 
 #[tokio::test]
 async fn a_connection_without_a_request_ends_and_one_with_a_slow_answer_does_not() {
-    let (upstream, gateway) = start("idle_timeout = \"100ms\"\n").await;
-    let (mut fresh, mut idle, mut busy) = (gateway.raw().await, gateway.raw().await, gateway.raw().await);
+    // Long enough for what is sent right after connecting, on a loaded machine too.
+    let (upstream, gateway) = start("idle_timeout = \"1s\"\n").await;
+    let mut busy = gateway.raw().await;
     busy.write(raw_order("k", &["X-Test-Gate: k"])).await.expect("sent");
     upstream.arrived(1).await;
+    let (mut fresh, mut idle) = (gateway.raw().await, gateway.raw().await);
     idle.write(GET).await.expect("sent");
     idle.read_answer().await.expect("an answer");
     for client in [&mut fresh, &mut idle] {

@@ -2,9 +2,11 @@
 
 use std::net::TcpListener;
 use std::path::Path;
-use std::process::Output;
+use std::process::{Output, Stdio};
+use std::time::Duration;
 
-use oncekey_testkit::{CountingUpstream, free_address, scratch_dir};
+use oncekey_testkit::{CountingUpstream, PATIENCE, free_address, scratch_dir};
+use tokio::time::Instant;
 
 use super::stand::{Gateway, oncekey};
 
@@ -22,7 +24,16 @@ fn serve(directory: &Path, settings: &str, arguments: &[&str], environment: &[(&
     if !arguments.contains(&"--admin") {
         command.args(["--admin", &admin]);
     }
-    command.output().expect("oncekey runs")
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("oncekey runs");
+    let over = Instant::now() + PATIENCE;
+    while child.try_wait().expect("a child").is_none() {
+        if Instant::now() > over {
+            let _ = child.kill();
+            panic!("it serves instead of ending: {settings}");
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    child.wait_with_output().expect("oncekey runs")
 }
 
 fn assert_refused(output: &Output, code: i32, words: &[&str]) {
@@ -141,8 +152,7 @@ fn a_taken_port_is_named() {
 fn what_is_not_in_this_version_is_refused_as_such() {
     let directory = scratch_dir().expect("a directory");
     for (settings, arguments) in [
-        ("[defaults]\non_unknown = \"retry\"\n", &[][..]),
-        ("[defaults]\nasync = \"allowed\"\n", &[]),
+        ("[defaults]\nasync = \"allowed\"\n", &[][..]),
         ("[encryption]\nkeys = []\n", &[]),
         ("", &["--store", "redis://localhost"]),
         ("", &["--fast", "redis://localhost"]),
