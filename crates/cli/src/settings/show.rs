@@ -12,8 +12,7 @@ use super::written::Written;
 /// hold a password, the place is shown.
 pub(crate) fn show(stated: &Stated) -> String {
     let mut shown = String::new();
-    let sections = ["", "tls", "client_cert", "upstream_tls", "admin", "sweep"];
-    for section in sections {
+    for section in sections() {
         let of_section = |setting: &&Setting| {
             matches!(setting.level, Level::Top | Level::Everywhere) && section_of(setting) == section
         };
@@ -38,6 +37,18 @@ pub(crate) fn show(stated: &Stated) -> String {
         shown.push_str("\n# no [[route]]: POST, PUT, PATCH and DELETE are guarded on every path\n");
     }
     shown
+}
+
+/// The sections of this version in the order of the table; first that of the settings that stand in none.
+fn sections() -> Vec<&'static str> {
+    let mut sections = Vec::new();
+    let of_top = |setting: &&Setting| setting.level == Level::Top && setting.since == Since::Now;
+    for section in SETTINGS.iter().filter(of_top).map(section_of) {
+        if !sections.contains(&section) {
+            sections.push(section);
+        }
+    }
+    sections
 }
 
 fn section_of(setting: &Setting) -> &'static str {

@@ -1,6 +1,7 @@
 //! What `check-config` prints is a configuration that says the same.
 
 use super::{of, of_file};
+use crate::settings::table::{Level, SETTINGS, Setting, Since};
 use crate::settings::{Environment, Flag};
 
 /// The example of the documentation, as far as this version has it.
@@ -15,6 +16,24 @@ max_buffered = 1000000000
 single_node = true
 sweep = { every = "90s", batch = 5 }
 admin.token = "file:/run/secrets/token"
+upstream = "https://api.internal"
+
+[jwt]
+jwks = "file:/etc/oncekey/keys.json"
+issuer = "https://issuer.example"
+audience = ["orders", "pay"]
+leeway = "5s"
+
+[tls]
+cert = "server.pem"
+key = "server.key"
+
+[client_cert]
+ca = "clients.pem"
+
+[upstream_tls]
+ca = "upstream.pem"
+server_name = "api.example"
 
 [defaults]
 scope = ["header:x-merchant-id", "static:a,b # c"]
@@ -30,6 +49,7 @@ methods = ["POST"]
 fingerprint = { ignore = [], headers = [] }
 
 [[route]]
+scope = ["jwt:sub", "client-cert"]
 stream = true
 "#;
 
@@ -69,6 +89,14 @@ fn the_example_states_what_is_built_in_and_one_route() {
     };
     assert_eq!(without_token(&example.config), without_token(&built_in.config));
     assert!(example.warnings.is_empty());
+}
+
+#[test]
+fn every_setting_is_printed_also_what_nobody_set() {
+    let shown = of_file("").expect("right").show();
+    let printed = shown.lines().filter(|line| line.contains(" = ") || line.contains(" is not set ")).count();
+    let printable = |setting: &&Setting| setting.since == Since::Now && setting.level != Level::OneRoute;
+    assert_eq!(printed, SETTINGS.iter().filter(printable).count(), "{shown}");
 }
 
 #[test]
