@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use oncekey_core::ScopeSource;
+use oncekey_core::policy::Shortfall;
 
 use super::address::StoreUrl;
 use super::environment::Environment;
@@ -34,11 +35,12 @@ pub(crate) fn check(config: &Config, stated: &Stated, environment: &Environment)
     check.tls();
     check.promises();
     let none = Layer::new();
-    if stated.routes.is_empty() {
-        check.route(&Values::new([&none, &stated.defaults]));
-    }
-    for route in &stated.routes {
-        check.route(&Values::new([&route.own, &stated.defaults]));
+    let owns = stated.routes.iter().map(|route| &route.own);
+    let owns: Vec<_> = if stated.routes.is_empty() { vec![&none] } else { owns.collect() };
+    for (own, guarded) in owns.into_iter().zip(&config.routes) {
+        let values = Values::new([own, &stated.defaults]);
+        check.route(&values);
+        check.requirement(&values, guarded);
     }
     check.idle_probes(stated);
     // What the defaults say is found once for each route that doesn't say otherwise.
@@ -180,6 +182,15 @@ impl Check<'_> {
         }
         if values.duration("wait") > values.duration("answer_timeout") {
             self.warn(values, "wait", "longer than `answer_timeout`: duplicates wait longer than the first request");
+        }
+    }
+
+    /// What a route requires and its own policy rules out, on whatever store (G2).
+    fn requirement(&mut self, values: &Values<'_>, guarded: &GuardedRoute) {
+        let Some(required) = guarded.require else { return };
+        let shortfalls = guarded.route.policy.shortfalls();
+        if let Some(Shortfall { class, setting }) = shortfalls.iter().find(|shortfall| shortfall.class < required) {
+            self.refuse(values, "require", format!("{required} is more than {setting} promises, which is {class}"));
         }
     }
 

@@ -56,6 +56,15 @@ fn combinations_that_cannot_work_are_refused() {
             "[[route]]\nprobe_headers = { X-A = \"a\" }",
             "oncekey.toml:2:17: route.probe_headers: is used with `on_unknown = \"probe\"` only",
         ),
+        (
+            "[defaults]\nrequire = \"at_most_once\"\n[[route]]\non_unknown = \"retry\"",
+            "oncekey.toml:2:11: route.require: at_most_once is more than on_unknown = \"retry\" promises, which is best_effort",
+        ),
+        (
+            "[defaults]\nrequire = \"at_most_once_until_failover\"\non_store_error = \"open\"",
+            "oncekey.toml:2:11: route.require: at_most_once_until_failover is more than on_store_error = \"open\" promises, \
+             which is best_effort",
+        ),
         ("[tls]\ncert = \"a.pem\"", "oncekey.toml:2:8: tls.cert: it needs `tls.key` beside it"),
         ("[tls]\nkey = \"a.key\"", "oncekey.toml:2:7: tls.key: it needs `tls.cert` beside it"),
         (
