@@ -28,7 +28,10 @@ pub(crate) async fn run(arguments: Arguments, environment: Environment) -> Resul
         Command::Sweep(arguments) => sweep(loaded(&arguments.store.sources(environment))?, arguments.json).await,
         Command::Completions { shell } => manual::completions(shell),
         Command::Man { out } => manual::pages(out.as_deref()),
-        Command::Stats(arguments) => stats(loaded(&arguments.store.sources(environment))?, arguments.json).await,
+        Command::Stats(arguments) => {
+            let sources = arguments.store.sources(environment);
+            stats(&loaded(&sources)?, sources.file.is_some(), arguments.json).await
+        }
     }
 }
 
@@ -75,9 +78,11 @@ async fn sweep(loaded: Loaded, json: bool) -> Result<(), Failure> {
     with_console(json, async |console| operator::sweep(&*store, console).await).await
 }
 
-async fn stats(loaded: Loaded, json: bool) -> Result<(), Failure> {
+/// Without a file nobody has said which routes the gateway has.
+async fn stats(loaded: &Loaded, from_file: bool, json: bool) -> Result<(), Failure> {
     let store = opening::for_operator(&loaded.config.store).await?;
-    with_console(json, async |console| operator::stats(&*store, None, console).await).await
+    let routes = if from_file { loaded.config.routes.as_slice() } else { &[] };
+    with_console(json, async |console| operator::stats(&*store, routes, console).await).await
 }
 
 /// Runs an operator's command on the process's own standard streams.

@@ -32,6 +32,7 @@ use crate::settings::{Loaded, Secret, Sources};
 use crate::tls::{self, Tls};
 use assembly::Assembly;
 use classes::Promises;
+pub(crate) use classes::classes_of;
 use reload::Reload;
 use signals::{Asked, Signals};
 

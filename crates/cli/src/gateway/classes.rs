@@ -115,6 +115,12 @@ impl Promises {
     }
 }
 
+/// What routes promise on a store that promises `store`.
+pub(crate) fn classes_of(routes: &[GuardedRoute], store: PromiseClass) -> Classes {
+    let ceilings: Vec<_> = routes.iter().map(Ceiling::of).collect();
+    classes(&ceilings, store)
+}
+
 fn classes(routes: &[Ceiling], store: PromiseClass) -> Classes {
     Classes::new(store, routes.iter().map(|ceiling| (ceiling.route.clone(), ceiling.class(store))).collect())
 }

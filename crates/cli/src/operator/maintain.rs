@@ -1,10 +1,12 @@
 //! `oncekey sweep` and `oncekey stats`.
 
-use oncekey_admin::view::{Classes, StatsView};
+use oncekey_admin::view::StatsView;
 use oncekey_admin::{SweepView, store_now};
 use oncekey_store::Store;
 
+use crate::config::GuardedRoute;
 use crate::exit::Failure;
+use crate::gateway::classes_of;
 use crate::operator::console::Console;
 use crate::operator::screen::{table, visible};
 use crate::operator::store_failure;
@@ -25,20 +27,15 @@ pub(crate) async fn sweep(store: &dyn Store, console: &mut Console<'_>) -> Resul
     Ok(())
 }
 
-/// Prints counts, sizes and what is promised. `classes` are those of the configured routes, where a configuration is
-/// known; without one the store's own class is shown.
+/// Prints counts, sizes and what is promised: by the routes, where a configuration tells them, else by the store.
 pub(crate) async fn stats(
     store: &dyn Store,
-    classes: Option<Classes>,
+    routes: &[GuardedRoute],
     console: &mut Console<'_>,
 ) -> Result<(), Failure> {
     let stats = store.stats().await.map_err(|error| store_failure(&error))?;
-    let classes = if let Some(classes) = classes {
-        classes
-    } else {
-        let promise = store.promise().await.map_err(|error| store_failure(&error))?;
-        Classes::new(promise.class, std::collections::BTreeMap::new())
-    };
+    let promise = store.promise().await.map_err(|error| store_failure(&error))?;
+    let classes = classes_of(routes, promise.class);
     let view = StatsView::of(stats, &classes, store.describe(), env!("CARGO_PKG_VERSION"));
     if console.json { console.print_json(&view) } else { console.print(&rows(&view)) }.map(drop)
 }

@@ -33,7 +33,7 @@ async fn a_store_that_is_not_there_ends_each_command_with_69_and_a_damaged_recor
         assert_eq!(ends(purge(&store, Selection::Id(id), &yes(), &mut console).await), exit);
         assert_eq!(ends(purge(&store, Selection::Matching(all), &yes(), &mut console).await), exit);
         assert_eq!(ends(sweep(&store, &mut console).await), exit);
-        assert_eq!(ends(stats(&store, None, &mut console).await), exit);
+        assert_eq!(ends(stats(&store, &[], &mut console).await), exit);
         assert_eq!(session.out(), "");
     }
 }
@@ -62,7 +62,7 @@ async fn stats_have_the_shape_of_the_api() {
     ended(&desk, "acc-1", "k-1", samples::completed("made")).await;
     let bytes = desk.store.stats().await.unwrap().bytes;
     let mut session = Session::json();
-    stats(desk.store.as_ref(), None, &mut session.console()).await.unwrap();
+    stats(desk.store.as_ref(), &[], &mut session.console()).await.unwrap();
     let expected = json!({
         "records": {"processing": 0, "completed": 1, "failed": 0, "unknown": 0},
         "bytes": bytes,
@@ -74,7 +74,7 @@ async fn stats_have_the_shape_of_the_api() {
     assert_eq!(session.value(), expected);
 
     let mut session = Session::default();
-    stats(desk.store.as_ref(), None, &mut session.console()).await.unwrap();
+    stats(desk.store.as_ref(), &[], &mut session.console()).await.unwrap();
     assert!(
         session.out().contains("\ncompleted   1\n") || session.out().starts_with("completed   1\n"),
         "{}",

@@ -95,6 +95,11 @@ impl Gateway {
         until("the end of a reload", || std::future::ready(said())).await
     }
 
+    /// The file of its configuration.
+    pub(super) fn config_file(&self) -> &str {
+        self.file.to_str().expect("a name of this test's")
+    }
+
     /// The file of its store.
     pub(super) fn store_file(&self) -> &Path {
         Path::new(self.store.strip_prefix("sqlite:").expect("it is a file"))

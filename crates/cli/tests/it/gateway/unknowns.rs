@@ -19,6 +19,9 @@ async fn each_route_promises_what_its_policy_leaves_of_the_stores_promise() {
     let lowered = if store == "at_most_once" { "at_most_once_until_failover" } else { store.as_str() };
     assert_eq!(stats["classes"], serde_json::json!({"/orders": "best_effort", "/asked": lowered, "/held": store}));
     assert_eq!(stats["class"], "best_effort");
+    let told = gateway.operate(&["stats", "--json", "--config", gateway.config_file()]);
+    let told: serde_json::Value = serde_json::from_slice(&told.stdout).expect("JSON");
+    assert_eq!((&told["class"], &told["classes"]), (&stats["class"], &stats["classes"]));
     let metrics = String::from_utf8(gateway.ask("/metrics").await.body.to_vec()).expect("text");
     assert!(metrics.contains("oncekey_promise_class{class=\"best_effort\"} 1"), "{metrics}");
     assert!(metrics.contains("oncekey_takeovers_total 0"), "{metrics}");
