@@ -113,9 +113,10 @@ impl Check<'_> {
             }
         }
         if self.config.upstream.tls.is_none() {
+            let text = format!("`upstream` is {}, not https: it would do nothing", self.config.upstream.url);
             for name in ["upstream_tls.ca", "upstream_tls.cert", "upstream_tls.key", "upstream_tls.server_name"] {
                 if !without(self, name) {
-                    self.refuse_top(name, format!("{} isn't https, so it would do nothing", self.config.upstream.url));
+                    self.refuse_top(name, text.as_str());
                 }
             }
         }

@@ -82,7 +82,7 @@ fn combinations_that_cannot_work_are_refused() {
         ),
         (
             "[upstream_tls]\nca = \"ca.pem\"",
-            "oncekey.toml:2:6: upstream_tls.ca: http://127.0.0.1:3000 isn't https, so it would do nothing",
+            "oncekey.toml:2:6: upstream_tls.ca: `upstream` is http://127.0.0.1:3000, not https: it would do nothing",
         ),
     ] {
         assert_eq!(refusal(text), expected);
