@@ -27,7 +27,9 @@ pub(crate) async fn list(store: &dyn Store, filter: &Filter, console: &mut Conso
         (true, 0) => console.print("{\"records\":[],\"next\":null}\n").map(drop),
         (true, _) => console.print("],\"next\":null}\n").map(drop),
         (false, 0) => {
-            console.say("No record matches.");
+            // Of one namespace, which nobody may have named: the records that are looked for may be another's (S5).
+            let of = filter.namespace.as_ref().map(|name| format!(" in the namespace `{name}`")).unwrap_or_default();
+            console.say(&format!("No record matches{of}."));
             Ok(())
         }
         (false, _) => Ok(()),

@@ -52,6 +52,10 @@ async fn a_listing_without_records_says_so_beside_the_data() {
     let mut session = Session::default();
     list(desk().store.as_ref(), &Filter::default(), &mut session.console()).await.unwrap();
     assert_eq!((session.out(), session.talk()), ("", "No record matches.\n"));
+    let mut session = Session::default();
+    let within = Filter { namespace: Some("pay".to_owned()), ..Filter::default() };
+    list(desk().store.as_ref(), &within, &mut session.console()).await.unwrap();
+    assert_eq!((session.out(), session.talk()), ("", "No record matches in the namespace `pay`.\n"));
 }
 
 #[tokio::test]
