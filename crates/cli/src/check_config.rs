@@ -10,17 +10,20 @@ use crate::settings::{Environment, Purpose, Sources, Unusable, load};
 /// here: a configuration is often checked where its secrets are not. A file that is there must be right.
 pub(crate) fn run(file: Option<PathBuf>, environment: Environment) -> Result<(), Failure> {
     let sources = Sources { file, flags: Vec::new(), environment, purpose: Purpose::Serve };
-    let loaded = load(&sources).map_err(Failure::usage)?;
+    let mut loaded = load(&sources).map_err(Failure::usage)?;
     for warning in &loaded.warnings {
         eprintln!("warning: {warning}");
     }
-    if let Err(refused) = loaded.admin_token(&sources.environment) {
+    let token = loaded.admin_token(&sources.environment).map(drop);
+    for refused in [token, loaded.read_probe_fields(&sources.environment)].into_iter().filter_map(Result::err) {
         eprintln!("warning: {refused}; `serve` needs it");
     }
-    match loaded.tls() {
-        Ok((_, doubts)) => doubts.iter().for_each(|doubt| eprintln!("warning: {doubt}")),
-        Err(Unusable { refused, absent: true }) => eprintln!("warning: {refused}; `serve` needs it"),
-        Err(Unusable { refused, .. }) => return Err(Failure::usage(refused)),
+    let tls = loaded.tls().map(|(_, doubts)| doubts.iter().for_each(|doubt| eprintln!("warning: {doubt}")));
+    for unusable in [tls, loaded.key_file()].into_iter().filter_map(Result::err) {
+        match unusable {
+            Unusable { refused, absent: true } => eprintln!("warning: {refused}; `serve` needs it"),
+            Unusable { refused, .. } => return Err(Failure::usage(refused)),
+        }
     }
     output::print(&loaded.show())
 }

@@ -22,6 +22,7 @@ pub(crate) use tokens::Tokens;
 pub(crate) use verifier::Verifier;
 
 use crate::exit::Failure;
+use crate::tls::Finding;
 use fetch::Fetch;
 use keys::KeySet;
 use refresh::Refresh;
@@ -37,6 +38,18 @@ pub(crate) struct JwtConfig {
     pub(crate) audience: Vec<String>,
     /// How far clocks may be apart, for `exp` and `nbf`.
     pub(crate) leeway: Duration,
+}
+
+impl JwtConfig {
+    /// What is wrong with a key set in a file, found as a gateway finds it at start. Blocking. A URL is asked by nobody but a
+    /// gateway.
+    pub(crate) fn check_file(&self) -> Result<(), Finding> {
+        let Jwks::File(path) = &self.jwks else { return Ok(()) };
+        let finding = |absent, text| Finding { setting: "jwt.jwks", text: format!("{}: {text}", self.jwks), absent };
+        let text = fetch::read(path).map_err(|error| finding(true, format!("it can't be read: {error}")))?;
+        let keys = fetch::bounded(text).and_then(|text| KeySet::parse(&text));
+        keys.map(drop).map_err(|text| finding(false, text))
+    }
 }
 
 /// Between two tries to get the keys at start.

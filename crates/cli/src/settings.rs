@@ -41,6 +41,7 @@ pub(crate) use value::Value;
 pub(crate) use values::Values;
 
 use crate::config::Config;
+use crate::jwt::JwtConfig;
 use crate::tls::{Finding, ListenerTls, Tls, UpstreamTls};
 
 /// Where settings come from.
@@ -96,6 +97,15 @@ impl Loaded {
         }
         let refused = Refused(wrong.iter().map(remark).collect());
         Err(Unusable { refused, absent: wrong.iter().all(|finding| finding.absent) })
+    }
+
+    /// Reads the file with the keys of `[jwt]`, blocking, if they are in a file.
+    pub(crate) fn key_file(&self) -> Result<(), Unusable> {
+        let Some(Err(Finding { setting, text, absent })) = self.config.jwt.as_ref().map(JwtConfig::check_file) else {
+            return Ok(());
+        };
+        let place = Values::new([&self.stated.top]).place(setting).clone();
+        Err(Unusable { refused: Refused(vec![Remark::new(&place, setting, text)]), absent })
     }
 
     /// Reads the admin API's token from where it is kept; `None` if none is configured.

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io::Read;
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -104,13 +104,14 @@ impl Fetch {
     }
 }
 
-fn read(path: &PathBuf) -> std::io::Result<Vec<u8>> {
+/// What a file holds, up to more than a key set may. Blocking.
+pub(super) fn read(path: &Path) -> std::io::Result<Vec<u8>> {
     let mut text = Vec::new();
     std::fs::File::open(path)?.take(LARGEST + 1).read_to_end(&mut text)?;
     Ok(text)
 }
 
-fn bounded(text: Vec<u8>) -> Result<Vec<u8>, String> {
+pub(super) fn bounded(text: Vec<u8>) -> Result<Vec<u8>, String> {
     if text.len() as u64 > LARGEST { Err(format!("it is larger than {LARGEST} bytes")) } else { Ok(text) }
 }
 

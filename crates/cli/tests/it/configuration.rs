@@ -146,6 +146,46 @@ fn a_missing_secret_is_a_warning_to_check_and_a_refusal_to_serve() {
 }
 
 #[test]
+fn a_missing_secret_of_a_probe_is_a_warning_to_check() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let probe = "[[route]]\non_unknown = \"probe\"\nprobe_url = \"http://127.0.0.1:1/{scope}/{key}\"\n\
+                 probe_headers = { Authorization = \"env:PROBE_TOKEN\" }\n";
+    let file = write(directory.path(), "oncekey.toml", probe);
+    let checked = oncekey(&["check-config", &file], &[]);
+    assert_eq!(checked.status.code(), Some(0));
+    let said = stderr(&checked);
+    assert!(said.starts_with(&format!("warning: {file}:4:17: route.probe_headers: ")), "{said}");
+    assert!(said.ends_with("PROBE_TOKEN is not set; `serve` needs it\n"), "{said}");
+    assert_eq!(stderr(&oncekey(&["check-config", &file], &[("PROBE_TOKEN", "Bearer t")])), "");
+}
+
+#[test]
+fn a_key_set_in_a_file_is_read_by_check_as_by_serve() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let keys = directory.path().join("keys.json").display().to_string();
+    let jwt =
+        format!("[jwt]\njwks = \"file:{keys}\"\nissuer = \"i\"\naudience = \"a\"\n[defaults]\nscope = [\"jwt:sub\"]\n");
+    let file = write(directory.path(), "oncekey.toml", &jwt);
+    let absent = oncekey(&["check-config", &file], &[]);
+    assert_eq!(absent.status.code(), Some(0));
+    let said = format!("warning: {file}:2:8: jwt.jwks: file:{keys}: it can't be read: ");
+    assert!(stderr(&absent).starts_with(&said) && stderr(&absent).ends_with("; `serve` needs it\n"), "{absent:?}");
+
+    write(directory.path(), "keys.json", "{\"keys\":[]}");
+    let wrong = oncekey(&["check-config", &file], &[]);
+    assert_eq!(wrong.status.code(), Some(64));
+    let said = format!("{file}:2:8: jwt.jwks: file:{keys}: it holds no key that can verify a token\n");
+    assert_eq!((stderr(&wrong), stdout(&wrong)), (said.as_str(), ""));
+
+    write(
+        directory.path(),
+        "keys.json",
+        "{\"keys\":[{\"kty\":\"oct\",\"k\":\"c2VjcmV0c2VjcmV0c2VjcmV0c2VjcmV0c2VjcmV0c2VjcmV0c2Vj\"}]}",
+    );
+    assert_eq!(stderr(&oncekey(&["check-config", &file], &[])), "");
+}
+
+#[test]
 fn no_file_is_looked_for_if_none_is_named() {
     let directory = tempfile::tempdir().expect("a directory");
     write(directory.path(), "oncekey.toml", "nonsense");
