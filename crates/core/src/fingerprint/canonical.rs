@@ -1,5 +1,6 @@
 //! The canonical form of a request: what its fingerprint is the digest of, and what goes into it in which order (F1).
 
+use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 
 use super::Fingerprint;
@@ -8,7 +9,7 @@ use super::encoder::Encoder;
 use super::json::Document;
 use super::media_type::MediaType;
 use super::multipart::{self, Part};
-use super::pairs::Pairs;
+use super::pairs::{Pairs, by_list, by_name};
 use super::recipe::{Encoding, Recipe};
 
 /// What of a request goes into its fingerprint.
@@ -44,10 +45,21 @@ pub struct Canonical<'a> {
 #[derive(Debug)]
 pub(super) enum Content<'a> {
     /// By none, or it didn't read as what it says it is.
-    Raw(&'a [u8]),
+    Raw(Raw<'a>),
     Json(Document),
     Form(Pairs),
     Multipart(Vec<Part<'a>>),
+}
+
+/// Bytes, and the fields by which somebody may read them who understands more. The same bytes say another thing by another
+/// coding or another boundary.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Raw<'a> {
+    pub(super) bytes: &'a [u8],
+    /// All lines of `Content-Encoding`, if the bytes are still under it.
+    pub(super) codings: Vec<&'a [u8]>,
+    /// The whole `Content-Type` of a multipart body.
+    pub(super) content_type: Option<&'a [u8]>,
 }
 
 impl<'a> Canonical<'a> {
@@ -55,19 +67,19 @@ impl<'a> Canonical<'a> {
     /// sorting names), and never refuses: judging a body is the upstream's work (F4).
     pub fn of(operation: &Operation<'a>, recipe: &'a Recipe) -> Self {
         let media_type = MediaType::of(operation.headers);
-        let content = match recipe.encoding {
-            Encoding::V1 => content_v1(operation, &media_type),
-            Encoding::V2 => content_v2(operation, &media_type, recipe),
+        let query = operation.query.unwrap_or_default().as_bytes();
+        let (query, content) = match recipe.encoding {
+            Encoding::V1 => (Pairs::read(query, by_name), content_v1(operation, &media_type)),
+            Encoding::V2 => (Pairs::read(query, by_list), content_v2(operation, &media_type, recipe)),
         };
-        let lines = |name| operation.headers.get_all(name).iter().map(HeaderValue::as_bytes).collect();
         Self {
             recipe,
             method: operation.method,
             path: operation.path,
-            query: Pairs::read(operation.query.unwrap_or_default().as_bytes()),
+            query,
             media_type,
             content,
-            headers: recipe.headers.iter().map(|name| (name, lines(name))).collect(),
+            headers: recipe.headers.iter().map(|name| (name, lines(operation, name))).collect(),
         }
     }
 
@@ -94,21 +106,33 @@ impl<'a> Canonical<'a> {
 fn content_v1<'a>(operation: &Operation<'a>, media_type: &MediaType<'_>) -> Content<'a> {
     let readable = media_type.is_json() && !operation.body.is_encoded();
     let document = readable.then(|| Document::read(operation.body.sent(), &[])).flatten();
-    document.map_or(Content::Raw(operation.body.sent()), Content::Json)
+    document.map_or(Content::Raw(Raw { bytes: operation.body.sent(), ..Raw::default() }), Content::Json)
 }
 
 fn content_v2<'a>(operation: &Operation<'a>, media_type: &MediaType<'_>, recipe: &Recipe) -> Content<'a> {
-    let Some(body) = operation.body.plain() else { return Content::Raw(operation.body.sent()) };
+    let multipart = media_type.is_multipart().then(|| operation.headers.get(CONTENT_TYPE)).flatten();
+    let content_type = multipart.map(HeaderValue::as_bytes);
+    let Some(body) = operation.body.plain() else {
+        return Content::Raw(Raw {
+            bytes: operation.body.sent(),
+            codings: lines(operation, &CONTENT_ENCODING),
+            content_type,
+        });
+    };
     let read = if media_type.is_json() {
         Document::read(body, &recipe.ignore).map(Content::Json)
     } else if media_type.is("application/x-www-form-urlencoded") {
-        Some(Content::Form(Pairs::read(body)))
+        Some(Content::Form(Pairs::read(body, by_list)))
     } else if media_type.is("multipart/form-data") {
-        multipart::parts(operation.headers, body).map(Content::Multipart)
+        content_type.and_then(|content_type| multipart::parts(content_type, body)).map(Content::Multipart)
     } else {
         None
     };
-    read.unwrap_or(Content::Raw(body))
+    read.unwrap_or(Content::Raw(Raw { bytes: body, codings: Vec::new(), content_type }))
+}
+
+fn lines<'a>(operation: &Operation<'a>, name: &HeaderName) -> Vec<&'a [u8]> {
+    operation.headers.get_all(name).iter().map(HeaderValue::as_bytes).collect()
 }
 
 fn encode_pairs(pairs: &Pairs, encoder: &mut Encoder) {
@@ -138,8 +162,13 @@ fn encode_media_type(media_type: &MediaType<'_>, encoder: &mut Encoder) {
 /// it.
 fn encode_content(content: &Content<'_>, encoder: &mut Encoder) {
     match content {
-        Content::Raw(bytes) => {
-            encoder.tag(0);
+        Content::Raw(Raw { bytes, codings, content_type }) => {
+            let is_plain = codings.is_empty() && content_type.is_none();
+            encoder.tag(if is_plain { 0 } else { 4 });
+            if !is_plain {
+                encoder.list(codings);
+                encoder.list(content_type.as_slice());
+            }
             encoder.bytes(bytes);
         }
         Content::Json(document) => {
@@ -162,8 +191,11 @@ fn encode_content(content: &Content<'_>, encoder: &mut Encoder) {
 
 fn encode_part(part: &Part<'_>, encoder: &mut Encoder) {
     encoder.bytes(part.name);
-    for value in [part.filename, part.extended_filename, part.media_type.as_deref()] {
-        encoder.list(value.as_slice());
+    encoder.count(part.parameters.len());
+    for (name, value) in &part.parameters {
+        encoder.bytes(name);
+        encoder.bytes(value);
     }
+    encoder.list(part.media_type.as_deref().as_slice());
     encoder.bytes(part.content);
 }

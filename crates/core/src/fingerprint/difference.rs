@@ -47,31 +47,36 @@ impl Difference {
 }
 
 fn of_pairs(part: &'static str, one: &Pairs, other: &Pairs, found: &mut Vec<Difference>) {
-    let mut by_name: BTreeMap<&[u8], [Vec<&[u8]>; 2]> = BTreeMap::new();
+    let mut by_name: BTreeMap<_, [Vec<_>; 2]> = BTreeMap::new();
     for (side, pairs) in [one, other].into_iter().enumerate() {
-        for (name, value) in pairs.iter() {
-            by_name.entry(name).or_default()[side].push(value);
+        for pair in pairs.iter() {
+            by_name.entry(pairs.ordering_name(pair.0)).or_default()[side].push(pair);
         }
     }
-    for (name, values) in by_name {
+    for (list, values) in by_name {
         if values[0] != values[1] {
-            found.push(Difference { part, name: spelled(name), values: values.map(|values| listed(&values)) });
+            let value = |&(name, value): &(&[u8], &[u8])| match &name[list.len()..] {
+                [] => value.to_vec(),
+                rest => [rest, b"=", value].concat(),
+            };
+            let values = values.map(|pairs| listed(&pairs.iter().map(value).collect::<Vec<_>>()));
+            found.push(Difference { part, name: spelled(list), values });
         }
     }
 }
 
 /// One value as it is, several as a JSON list.
-fn listed(values: &[&[u8]]) -> Option<String> {
+fn listed<T: AsRef<[u8]>>(values: &[T]) -> Option<String> {
     match values {
         [] => None,
-        [value] => Some(spelled(value)),
+        [value] => Some(spelled(value.as_ref())),
         values => {
             let mut list = vec![b'['];
             for (index, value) in values.iter().enumerate() {
                 if index > 0 {
                     list.push(b',');
                 }
-                write_string(&spelled(value), &mut list);
+                write_string(&spelled(value.as_ref()), &mut list);
             }
             list.push(b']');
             Some(String::from_utf8(list).expect("JSON strings of texts are text"))
@@ -115,7 +120,18 @@ fn of_contents(one: &Content<'_>, other: &Content<'_>, found: &mut Vec<Differenc
         (Content::Form(one), Content::Form(other)) => of_pairs("form", one, other, found),
         (Content::Multipart(one), Content::Multipart(other)) => of_parts(one, other, found),
         (Content::Raw(one), Content::Raw(other)) => {
-            found.extend(of_bytes(one, other).map(|(name, values)| Difference { part: "body", name, values }));
+            let codings = [&one.codings, &other.codings].map(|lines| listed(lines));
+            let content_types = [one.content_type, other.content_type].map(|line| line.map(spelled));
+            for (name, values) in [("content-encoding", codings), ("content-type", content_types)] {
+                if values[0] != values[1] {
+                    found.push(Difference { part: "header", name: name.to_owned(), values });
+                }
+            }
+            found.extend(of_bytes(one.bytes, other.bytes).map(|(name, values)| Difference {
+                part: "body",
+                name,
+                values,
+            }));
         }
         (one, other) => {
             let values = [one, other].map(|content| Some(content.kind().to_owned()));
@@ -133,14 +149,16 @@ fn of_parts(one: &[Part<'_>], other: &[Part<'_>], found: &mut Vec<Difference>) {
             note(format!("part {number}"), values);
             continue;
         };
-        let fields = |part: &Part<'_>| {
-            [Some(part.name), part.filename, part.extended_filename, part.media_type.as_deref()].map(|v| v.map(spelled))
-        };
-        let names = ["name", "filename", "filename*", "media type"];
-        for (field, (ours, theirs)) in names.iter().zip(fields(ours).into_iter().zip(fields(theirs))) {
-            if ours != theirs {
-                note(format!("part {number} {field}"), [ours, theirs]);
+        let mut fields: BTreeMap<String, [Option<String>; 2]> = BTreeMap::new();
+        for (side, part) in [ours, theirs].into_iter().enumerate() {
+            fields.entry("name".to_owned()).or_default()[side] = Some(spelled(part.name));
+            fields.entry("media type".to_owned()).or_default()[side] = part.media_type.as_deref().map(spelled);
+            for (name, value) in &part.parameters {
+                fields.entry(spelled(name)).or_default()[side] = Some(spelled(value));
             }
+        }
+        for (field, values) in fields.into_iter().filter(|(_, values)| values[0] != values[1]) {
+            note(format!("part {number} {field}"), values);
         }
         if let Some((place, values)) = of_bytes(ours.content, theirs.content) {
             note(format!("part {number} content from {place}"), values);

@@ -30,6 +30,11 @@ impl<'a> MediaType<'a> {
         matches!(self, Self::One(essence) if essence == b"application/json" || essence.ends_with(b"+json"))
     }
 
+    /// Whether a boundary parts a body of this type.
+    pub(super) fn is_multipart(&self) -> bool {
+        matches!(self, Self::One(essence) if essence.starts_with(b"multipart/"))
+    }
+
     /// Whether it is this one.
     pub(super) fn is(&self, name: &str) -> bool {
         matches!(self, Self::One(essence) if essence == name.as_bytes())

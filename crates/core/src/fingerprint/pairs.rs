@@ -1,13 +1,31 @@
 //! Query strings and forms (F2, F5): pairs decoded to bytes and stable-sorted by name.
+//!
+//! What stands behind a `[]` in a name is no part of it in this: `i[][a]=1&i[][b]=2` is a list, and which pairs make up one of
+//! its items follows from their order.
 
 use std::ops::Range;
 
-/// Pairs in the order in which they count: by name, and as sent among equal names. Names and values are ranges of one
+/// Pairs in the order in which they count: by ordering name, and as sent among equal ones. Names and values are ranges of one
 /// text, so that a body of a million small pairs costs no million allocations.
 #[derive(Debug)]
 pub(super) struct Pairs {
     text: Vec<u8>,
-    pairs: Vec<Pair>,
+    sorted: Vec<Pair>,
+    order: Order,
+}
+
+/// The part of a name by which its pair is sorted.
+pub(super) type Order = fn(&[u8]) -> &[u8];
+
+/// All of it.
+pub(super) const fn by_name(name: &[u8]) -> &[u8] {
+    name
+}
+
+/// Up to its first `[]`, behind which order counts.
+pub(super) fn by_list(name: &[u8]) -> &[u8] {
+    let list = name.windows(2).position(|pair| pair == b"[]");
+    list.map_or(name, |at| &name[..at + 2])
 }
 
 #[derive(Debug)]
@@ -18,22 +36,27 @@ struct Pair {
 
 impl Pairs {
     /// Reads `sent`. A pair without `=` has an empty value; nothing between two `&` is no pair.
-    pub(super) fn read(sent: &[u8]) -> Self {
+    pub(super) fn read(sent: &[u8], order: Order) -> Self {
         let mut text = Vec::with_capacity(sent.len());
         let split = sent.split(|byte| *byte == b'&').filter(|pair| !pair.is_empty());
-        let mut pairs: Vec<_> = split.map(|pair| read_pair(pair, &mut text)).collect();
-        pairs.sort_by(|a, b| text[a.name.clone()].cmp(&text[b.name.clone()]));
-        Self { text, pairs }
+        let mut sorted: Vec<_> = split.map(|pair| read_pair(pair, &mut text)).collect();
+        sorted.sort_by(|a, b| order(&text[a.name.clone()]).cmp(order(&text[b.name.clone()])));
+        Self { text, sorted, order }
+    }
+
+    /// The part of a name among whose pairs the order counts.
+    pub(super) fn ordering_name<'a>(&self, name: &'a [u8]) -> &'a [u8] {
+        (self.order)(name)
     }
 
     /// How many there are.
     pub(super) const fn len(&self) -> usize {
-        self.pairs.len()
+        self.sorted.len()
     }
 
     /// Names and values.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
-        self.pairs.iter().map(|pair| (&self.text[pair.name.clone()], &self.text[pair.value.clone()]))
+        self.sorted.iter().map(|pair| (&self.text[pair.name.clone()], &self.text[pair.value.clone()]))
     }
 }
 
@@ -72,11 +95,11 @@ fn hex(digit: u8) -> u8 {
 
 #[cfg(test)]
 mod tests {
-    use super::Pairs;
+    use super::{Pairs, by_list};
 
     fn read(query: &str) -> Vec<(String, String)> {
         let lossless = |bytes: &[u8]| bytes.iter().map(|byte| char::from(*byte)).collect();
-        let pairs = Pairs::read(query.as_bytes());
+        let pairs = Pairs::read(query.as_bytes(), by_list);
         assert_eq!(pairs.len(), pairs.iter().count());
         pairs.iter().map(|(name, value)| (lossless(name), lossless(value))).collect()
     }
@@ -90,6 +113,8 @@ mod tests {
         assert_eq!(read("="), [pair("", "")]);
         assert_eq!(read("a=b=c"), [pair("a", "b=c")]);
         assert_eq!(read("b=2&a=1&b=1&"), [pair("a", "1"), pair("b", "2"), pair("b", "1")]);
+        assert_eq!(read("b[]c=1&a[]d=2&a[]=3"), [pair("a[]d", "2"), pair("a[]", "3"), pair("b[]c", "1")]);
+        assert_eq!(read("a[]=1&a=2"), [pair("a", "2"), pair("a[]", "1")]);
         assert_eq!(read("a+b=%2B%26%3d"), [pair("a b", "+&=")]);
         assert_eq!(read("a=%fF%00"), [pair("a", "\u{ff}\0")]);
     }

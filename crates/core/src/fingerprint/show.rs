@@ -75,9 +75,15 @@ impl fmt::Display for Canonical<'_> {
                 writeln!(f, "header {name} = {}", spelled(line))?;
             }
         }
+        if let Content::Raw(raw) = &self.content {
+            let by = raw.codings.iter().map(|line| ("content-encoding", line));
+            for (name, line) in by.chain(raw.content_type.iter().map(|line| ("content-type", line))) {
+                writeln!(f, "header {name} = {}", spelled(line))?;
+            }
+        }
         writeln!(f, "body, read as {}:", self.kind())?;
         match &self.content {
-            Content::Raw(bytes) => writeln!(f, "{}", shown(bytes)),
+            Content::Raw(raw) => writeln!(f, "{}", shown(raw.bytes)),
             Content::Json(document) => writeln!(f, "{}", spelled(&document.form())),
             Content::Form(pairs) => show_pairs("", pairs, f),
             Content::Multipart(parts) => parts.iter().try_for_each(|part| show_part(part, f)),
@@ -94,12 +100,11 @@ fn show_pairs(before: &str, pairs: &Pairs, f: &mut fmt::Formatter<'_>) -> fmt::R
 
 fn show_part(part: &Part<'_>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     write!(f, "part {}", spelled(part.name))?;
-    for (name, value) in
-        [("filename", part.filename), ("filename*", part.extended_filename), ("media type", part.media_type.as_deref())]
-    {
-        if let Some(value) = value {
-            write!(f, ", {name} {}", spelled(value))?;
-        }
+    for (name, value) in &part.parameters {
+        write!(f, ", {} {}", spelled(name), spelled(value))?;
+    }
+    if let Some(media_type) = &part.media_type {
+        write!(f, ", media type {}", spelled(media_type))?;
     }
     writeln!(f, ":\n{}", shown(part.content))
 }

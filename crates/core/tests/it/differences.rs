@@ -68,6 +68,22 @@ fn each_part_is_named() {
     assert_between(("/", &[], b"same"), ("/", &[], b"same\xff"), &["body byte 4:  | \\xff"]);
     let form = &[("content-type", "application/x-www-form-urlencoded")];
     assert_between(("/", form, b"a=1&b=2"), ("/", form, b"b=2&a=3"), &["form a: 1 | 3"]);
+    assert_between(
+        ("/", form, b"a[][b]=1&a[][c]=2&d=1"),
+        ("/", form, b"d=1&a[][c]=2&a[][b]=1"),
+        &["form a[]: [\"[b]=1\",\"[c]=2\"] | [\"[c]=2\",\"[b]=1\"]"],
+    );
+    assert_between(
+        ("/", &[("content-encoding", "gzip")], b"same"),
+        ("/", &[("content-encoding", "br")], b"same"),
+        &["header content-encoding: gzip | br"],
+    );
+    let [b, c] = ["multipart/form-data; boundary=b", "multipart/form-data; boundary=c"].map(|t| [("content-type", t)]);
+    assert_between(
+        ("/", &b, b"same"),
+        ("/", &c, b"same"),
+        &["header content-type: multipart/form-data; boundary=b | multipart/form-data; boundary=c"],
+    );
 }
 
 #[test]
@@ -113,17 +129,20 @@ fn a_canonical_form_shows_all_that_counts() {
 proptest! {
     #[test]
     fn there_is_a_difference_exactly_if_the_fingerprints_differ(
-        targets in prop::array::uniform2("/[ab]?(\\?([ab]=?[12]?&?){0,3})?"),
+        targets in prop::array::uniform2("/[ab]?(\\?([ab](\\[\\]c?)?=?[12]?&?){0,3})?"),
         types in prop::array::uniform2(prop::sample::select(vec![
-            "application/json", "application/x-www-form-urlencoded", "text/plain", "multipart/form-data; boundary=b",
+            "application/json", "application/x-www-form-urlencoded", "text/plain", "multipart/form-data; boundary=b", "multipart/form-data; boundary=c",
         ])),
+        codings in prop::array::uniform2(prop::sample::select(vec!["", "identity", "br", "unheard-of"])),
         bodies in prop::array::uniform2(prop_oneof![
-            "[\\[{]{0,1}\"[ab]\"[:,][12][,]?(\"[ab]\":[12])?[\\]}]{0,1}", "([ab]=?[12]?&?){0,3}",
+            "[\\[{]{0,1}\"[ab]\"[:,][12][,]?(\"[ab]\":[12])?[\\]}]{0,1}", "([ab](\\[\\]c?)?=?[12]?&?){0,3}",
             "--b\r\nContent-Disposition: form-data; name=[ab](; filename=[ab])?\r\n\r\n[ab]?\r\n--b--",
         ]),
         regions in prop::array::uniform2("[ab]?"),
     ) {
-        let lines = [0, 1].map(|side: usize| [("content-type", types[side]), ("x-region", regions[side].as_str())]);
+        let lines = [0, 1].map(|side: usize| [
+            ("content-type", types[side]), ("content-encoding", codings[side]), ("x-region", regions[side].as_str()),
+        ]);
         let [one, other] = [0, 1].map(|side: usize| (targets[side].as_str(), &lines[side][..], bodies[side].as_bytes()));
         let (differences, differ) = between(one, other);
         prop_assert_eq!(!differences.is_empty(), differ, "{:?}", differences);

@@ -32,10 +32,14 @@ pub(crate) fn of_body(lines: &[(&'static str, &str)], body: &str) -> Fingerprint
 }
 
 fn of_query(query: Option<&str>) -> Fingerprint {
+    of_query_under(query, &Recipe::default())
+}
+
+fn of_query_under(query: Option<&str>, recipe: &Recipe) -> Fingerprint {
     let headers = HeaderMap::new();
     let body = &Body::decode(&headers, b"", MAX).unwrap();
     let operation = Operation { method: &Method::POST, path: "/", query, headers: &headers, body };
-    Fingerprint::of(&operation, &Recipe::default())
+    Fingerprint::of(&operation, recipe)
 }
 
 /// Whether a body under these fields is read as JSON: then white space in it doesn't count.
@@ -88,8 +92,10 @@ fn the_encodings_stay_as_they_are() {
         Content-Type: image/PNG; x=y\r\n\r\n\0\xff\r\n\r\n--b--\r\n";
     assert_eq!(
         of(&[("content-type", "multipart/form-data; boundary=b")], multipart, &Recipe::default()).to_string(),
-        "a042c9786bf0be1bde3d77a4865207359fa4e8ca30e50f90def1e2003f0b75d9"
+        "a84350af038a728ddf5a1ea0b1675678afb4426bf786f2b8621da4ba0d2a41ce"
     );
+    let unread = [("content-type", "multipart/form-data; boundary=b"), ("content-encoding", "gzip")];
+    assert_eq!(of_body(&unread, "--b").to_string(), "52dff174eff5ecebddc6bae8aada5a6992addfd5c9804bef73a925128cc20d6e");
 }
 
 /// What later versions read is raw bytes to the first, also where it could decode or parse it.
@@ -101,6 +107,10 @@ fn the_first_encoding_reads_json_alone() {
     let gzip = [JSON, ("content-encoding", "gzip")];
     assert_ne!(of(&gzip, b"[1]", &v1), of(&gzip, b"[ 1]", &v1));
     assert_eq!(of(&[JSON], b"[1]", &v1), of(&[JSON], b"[ 1]", &v1));
+    assert_eq!(of(&[("content-encoding", "gzip")], b"x", &v1), of(&[], b"x", &v1));
+    let lists = ["i[][a]=1&i[][b]=2", "i[][b]=2&i[][a]=1"].map(Some);
+    assert_eq!(of_query_under(lists[0], &v1), of_query_under(lists[1], &v1));
+    assert_ne!(of_query(lists[0]), of_query(lists[1]));
 }
 
 #[test]

@@ -23,6 +23,17 @@ fn a_form_is_read_as_queries_are() {
     assert_eq!(of_body(&[("content-type", "Application/X-WWW-Form-URLencoded; charset=x")], "a=%31"), form("a=1"));
 }
 
+/// `[{sku: A, qty: 1}, {sku: B}]` and `[{sku: A}, {sku: B, qty: 1}]`, as Rails and others spell and read them.
+#[test]
+fn the_order_of_what_makes_up_items_of_a_list_counts() {
+    assert_ne!(form("i[][sku]=A&i[][qty]=1&i[][sku]=B"), form("i[][sku]=A&i[][sku]=B&i[][qty]=1"));
+    assert_ne!(form("i%5B%5d%5bsku%5d=A&i[][qty]=1"), form("i[][qty]=1&i[][sku]=A"));
+    assert_ne!(form("o[][i][][a]=1&o[][b]=2"), form("o[][b]=2&o[][i][][a]=1"));
+    assert_eq!(form("b=2&i[][sku]=A&a=1&i[][qty]=1"), form("i[][sku]=A&i[][qty]=1&a=1&b=2"));
+    assert_eq!(form("m[b]=2&m[a]=1&l[]=1"), form("l[]=1&m[a]=1&m[b]=2"));
+    assert_eq!(form("i[1][a]=2&i[0][a]=1"), form("i[0][a]=1&i[1][a]=2"));
+}
+
 #[test]
 fn a_form_is_neither_its_bytes_nor_a_query() {
     assert_ne!(form("a=1"), of_body(&[("content-type", "text/plain")], "a=1"));

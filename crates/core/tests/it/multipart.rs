@@ -76,6 +76,16 @@ fn what_is_no_strict_multipart_is_raw() {
         &with_head(&format!("{head}\r\nContent-Type: a/b\r\nContent-Type: a/b")),
         &with_head(&format!("{head}\r\nContent-Transfer-Encoding: base64")),
         &with_head(&format!("{head}\r\nContent-Encoding: gzip")),
+        &with_head(&format!("{head}\r\nContent-Length: 2")),
+        &with_head(&format!("{head}\r\nContent-Type: multipart/mixed; boundary=c")),
+        &with_head(&format!("{head}\n")),
+        &with_head(&format!("{head}\n\r\nX: y")),
+        &with_head(&format!("{head}\r\nX:\ny")),
+        &with_head(&format!("{head}\r\nX: y\0")),
+        &with_head(&format!("{head}\r\nX: --b")),
+        &with_head(head).replace("x", "x\n--b\r\n"),
+        &with_head(head).replace("x", "x\r--b--"),
+        &with_head(head).replace("x", "x--b"),
     ] {
         assert!(!is_read(body), "{body:?}");
     }
@@ -104,6 +114,8 @@ fn a_boundary_is_one_as_the_rfc_has_it() {
         ("boundary=\"B \"", "B "),
         ("boundary=\"B", "B"),
         ("boundary=B; boundary=B", "B"),
+        ("boundary=B; boundary*=''C", "B"),
+        ("boundary*0=B; boundary=B", "B"),
         ("boundary=B C", "B"),
         ("boundary=\"a@b\"", "a@b"),
         (&*format!("boundary={}", "x".repeat(71)), &*"x".repeat(71)),
@@ -111,6 +123,46 @@ fn a_boundary_is_one_as_the_rfc_has_it() {
         assert!(!same(&format!("multipart/form-data; {parameters}"), boundary), "{parameters}");
     }
     assert!(!same("multipart/mixed; boundary=b", "b"));
+}
+
+/// A part as rule F5 knows it is its head, too, as far as anybody takes a name from it.
+#[test]
+fn all_parameters_of_a_part_count() {
+    let of = |parameters: &str| {
+        let body = with_head(&format!("Content-Disposition: form-data; {parameters}"));
+        assert!(is_read(&body), "{body}");
+        of("multipart/form-data; boundary=b", body.as_bytes())
+    };
+    let all = [
+        "name=a",
+        "name=a; name*=''c",
+        "name=a; name*0=c",
+        "name=a; size=1",
+        "name=a; filename=c",
+        "name=a; filename*=c",
+        "name=a; filename=c; filename*=c",
+        "name=\"a; filename=c\"",
+        "name=a; filename=\"\"",
+    ]
+    .map(of);
+    for (index, one) in all.iter().enumerate() {
+        assert!(all[..index].iter().all(|other| one != other), "{index}");
+    }
+    assert_eq!(of("filename=c ;name=\"a\""), of("name=a;filename=c"));
+}
+
+/// The same bytes, parted elsewhere: a form that is raw here has parts to more lenient readers.
+#[test]
+fn bytes_that_are_no_form_are_another_request_under_another_boundary() {
+    let part = |boundary: &str, amount: &str| {
+        format!("--{boundary}\r\nContent-Disposition: form-data; name=amount\r\n\r\n{amount}\r\n")
+    };
+    let body = format!("preamble\r\n{}{}--c--\r\n--b--\r\n", part("b", "1"), part("c", "1000"));
+    for media_type in ["multipart/form-data", "multipart/mixed"] {
+        let of = |boundary: &str| of(&format!("{media_type}; boundary={boundary}"), body.as_bytes());
+        assert_ne!(of("b"), of("c"), "{media_type}");
+        assert_eq!(of("b"), of("b"), "{media_type}");
+    }
 }
 
 /// Each line could be the beginning of a boundary, and none is one.

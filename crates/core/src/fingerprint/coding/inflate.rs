@@ -2,7 +2,7 @@
 
 use std::io::Read;
 
-use flate2::bufread::MultiGzDecoder;
+use flate2::bufread::GzDecoder;
 use flate2::{Decompress, FlushDecompress, Status};
 
 use super::{Output, Undecoded};
@@ -10,16 +10,16 @@ use super::{Output, Undecoded};
 /// Decoded bytes are taken out in pieces of this size.
 const PIECE: usize = 32 * 1024;
 
-/// All members, one after the other. The reader refuses what follows the last one, as no member begins like that.
+/// One member and nothing after it: some decoders pass over further ones.
 pub(super) fn gzip(body: &[u8], max: usize) -> Result<Vec<u8>, Undecoded> {
-    let mut reader = MultiGzDecoder::new(body);
+    let mut reader = GzDecoder::new(body);
     let mut output = Output::new(max);
     let mut piece = vec![0; PIECE];
     loop {
         match reader.read(&mut piece) {
-            Ok(0) => return Ok(output.bytes),
+            Ok(0) if reader.get_ref().is_empty() => return Ok(output.bytes),
+            Ok(0) | Err(_) => return Err(Undecoded::Undecodable),
             Ok(length) => output.push(&piece[..length])?,
-            Err(_) => return Err(Undecoded::Undecodable),
         }
     }
 }

@@ -1,50 +1,31 @@
 //! `zstd` (RFC 8878).
 
-use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
 use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 
-use super::{Output, Undecoded};
+use super::Undecoded;
 
-/// All frames, one after the other; frames to be skipped hold nothing.
+/// One frame and nothing before or after it: some decoders pass over further ones.
+///
+/// It is decoded until it ends or is larger than there is room for, by at most one block of 128 KiB.
 pub(super) fn decode(body: &[u8], max: usize) -> Result<Vec<u8>, Undecoded> {
-    let mut output = Output::new(max);
     let mut rest = body;
-    if rest.is_empty() {
-        return Err(Undecoded::Undecodable);
-    }
-    while !rest.is_empty() {
-        // A new decoder for each frame: it holds what it has decoded. One that is used again would hold the window that the
-        // frame asks for, however little is in it.
-        let mut decoder = FrameDecoder::new();
-        decoder.set_max_window_size(u64::MAX);
-        match decoder.init(&mut rest) {
-            Ok(()) => frame(&mut decoder, &mut rest, &mut output)?,
-            Err(FrameDecoderError::ReadFrameHeaderError(ReadFrameHeaderError::SkipFrame { length, .. })) => {
-                let length = usize::try_from(length).map_err(|_| Undecoded::Undecodable)?;
-                rest = rest.get(length..).ok_or(Undecoded::Undecodable)?;
-            }
-            Err(_) => return Err(Undecoded::Undecodable),
-        }
-    }
-    Ok(output.bytes)
-}
-
-/// One frame. It is decoded until it ends or is larger than there is room for, by at most one block of 128 KiB.
-fn frame(decoder: &mut FrameDecoder, rest: &mut &[u8], output: &mut Output) -> Result<(), Undecoded> {
-    let upto = BlockDecodingStrategy::UptoBytes(output.room().saturating_add(1));
-    let ended = decoder.decode_blocks(rest, upto).map_err(|_| Undecoded::Undecodable)?;
+    let mut frame = FrameDecoder::new();
+    frame.set_max_window_size(u64::MAX);
+    frame.init(&mut rest).map_err(|_| Undecoded::Undecodable)?;
+    let upto = BlockDecodingStrategy::UptoBytes(max.saturating_add(1));
+    let ended = frame.decode_blocks(&mut rest, upto).map_err(|_| Undecoded::Undecodable)?;
     if !ended {
         return Err(Undecoded::TooLarge);
     }
-    let length = decoder.can_collect();
-    if length > output.room() {
+    let length = frame.can_collect();
+    if length > max {
         return Err(Undecoded::TooLarge);
     }
-    output.bytes.reserve_exact(length);
-    decoder.collect_to_writer(&mut output.bytes).map_err(|_| Undecoded::Undecodable)?;
-    let sum_is_wrong =
-        decoder.get_checksum_from_data().is_some_and(|sum| decoder.get_calculated_checksum() != Some(sum));
-    let size = decoder.content_size();
+    let mut decoded = Vec::with_capacity(length);
+    frame.collect_to_writer(&mut decoded).map_err(|_| Undecoded::Undecodable)?;
+    let sum_is_wrong = frame.get_checksum_from_data().is_some_and(|sum| frame.get_calculated_checksum() != Some(sum));
+    let size = frame.content_size();
     let size_is_wrong = size != 0 && size != length as u64;
-    if sum_is_wrong || size_is_wrong { Err(Undecoded::Undecodable) } else { Ok(()) }
+    let right = rest.is_empty() && !sum_is_wrong && !size_is_wrong;
+    right.then_some(decoded).ok_or(Undecoded::Undecodable)
 }
