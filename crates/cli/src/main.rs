@@ -26,6 +26,7 @@ mod tls;
 mod upstream;
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 /// The system's allocator spends a tenth of a keyed request in consolidating what many small buffers left behind.
 #[global_allocator]
@@ -34,6 +35,9 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 use arguments::Arguments;
 use exit::{Exit, Failure};
 use settings::Environment;
+
+/// How long a blocking read that nobody waits for any more may hold up the end.
+const LAST_READS: Duration = Duration::from_secs(1);
 
 fn main() -> ExitCode {
     let arguments = match Arguments::read(std::env::args_os()) {
@@ -64,5 +68,8 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
         .enable_all()
         .build()
         .map_err(|error| Failure::failed(format_args!("no threads to run on: {error}")))?;
-    runtime.block_on(commands::run(arguments, environment))
+    let ended = runtime.block_on(commands::run(arguments, environment));
+    // What has to be done is done: a file that can't be read to its end doesn't hold up the process.
+    runtime.shutdown_timeout(LAST_READS);
+    ended
 }

@@ -75,6 +75,8 @@ pub(crate) struct Loaded {
     /// What is doubtful about it.
     pub(crate) warnings: Vec<Remark>,
     stated: Stated,
+    /// Whether there is a file and nothing in it, not even a comment.
+    blank: bool,
 }
 
 impl Loaded {
@@ -161,7 +163,7 @@ fn resolve(file: Option<(&str, &str)>, sources: &Sources) -> Result<Loaded, Refu
         accept(findings.refused)?;
         warnings.extend(findings.warned);
     }
-    Ok(Loaded { config, warnings, stated })
+    Ok(Loaded { config, warnings, stated, blank: file.is_some_and(|(_, text)| text.trim().is_empty()) })
 }
 
 /// Puts what came of loading something where it belongs.

@@ -1,6 +1,8 @@
 //! What a running gateway makes of settings that are read again: which of them it takes over, and which need a restart.
 
-use super::place::Remark;
+use std::path::Path;
+
+use super::place::{Place, Remark};
 use super::table::{Level, SETTINGS};
 use super::{Loaded, Purpose, Refused, Sources, Stated, accept, checks, load};
 use crate::config::Config;
@@ -39,10 +41,18 @@ pub(crate) struct Reloaded {
     pub(crate) kept: Vec<&'static str>,
 }
 
-/// Reads all sources again. Refused as at start, or if what was read can't be served beside what needs a restart; then nothing
+/// Reads all sources again. Refused as at start, if there is nothing in the file any more, or if what was read can't be served beside what needs a restart; then nothing
 /// of it counts. Reads the file, blocking; safe to repeat.
 pub(crate) fn reload(sources: &Sources, running: &Loaded) -> Result<Reloaded, Refused> {
     let read = load(sources)?;
+    if read.blank && !running.blank {
+        // Right by itself, it would guard other paths by other scopes: retries would run again.
+        let place = Place::WholeFile(
+            sources.file.as_deref().map(Path::display).map_or_else(String::new, |path| path.to_string()).into(),
+        );
+        let what = "nothing is in it any more: it is being written, or it is a pipe that was read to its end";
+        return Err(Refused(vec![Remark::new(&place, "", what)]));
+    }
     let mut stated = read.stated.clone();
     let kept = keep(&mut stated, &running.stated);
     if kept.is_empty() {
@@ -55,7 +65,7 @@ pub(crate) fn reload(sources: &Sources, running: &Loaded) -> Result<Reloaded, Re
     };
     accept(findings.refused)?;
     let warnings = of_the_sources(read.warnings, findings.warned);
-    Ok(Reloaded { loaded: Loaded { config, warnings, stated }, kept })
+    Ok(Reloaded { loaded: Loaded { config, warnings, stated, blank: read.blank }, kept })
 }
 
 /// Puts back what needs a restart; returns the names of what had changed.
@@ -134,7 +144,8 @@ mod tests {
 
     #[test]
     fn a_setting_that_is_left_out_is_built_in_again() {
-        let Reloaded { loaded, kept } = reloaded("drain = \"5m\"\nlease = \"1m\"\n", "").expect("right");
+        let Reloaded { loaded, kept } =
+            reloaded("drain = \"5m\"\nlease = \"1m\"\n", "# all built in\n").expect("right");
         assert_eq!((loaded.config.drain.limit.as_secs(), loaded.config.store.lease.as_secs()), (70, 60));
         assert_eq!(kept, ["lease"]);
     }
@@ -144,6 +155,15 @@ mod tests {
         let refused = reloaded("", "drain = \"5m\"\n[defaults]\nwait = 3\n").expect_err("wrong");
         assert!(refused.starts_with("oncekey.toml:3:8: defaults.wait: 3 needs a unit"), "{refused}");
         assert!(reloaded("", "not toml").expect_err("wrong").contains("not TOML"));
+    }
+
+    /// Cut by a writer that isn't done, or a pipe: `--config <(decrypt oncekey.toml)`.
+    #[test]
+    fn a_file_with_nothing_in_it_any_more_is_refused() {
+        let refused = reloaded("[defaults]\nscope = [\"static:us\"]\n", " \n").expect_err("nothing");
+        assert!(refused.starts_with("oncekey.toml: nothing is in it any more"), "{refused}");
+        reloaded("", "").expect("as it was");
+        reloaded("", "drain = \"5m\"\n").expect("more than it was");
     }
 
     #[test]

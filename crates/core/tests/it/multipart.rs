@@ -83,9 +83,9 @@ fn what_is_no_strict_multipart_is_raw() {
         &with_head(&format!("{head}\r\nX:\ny")),
         &with_head(&format!("{head}\r\nX: y\0")),
         &with_head(&format!("{head}\r\nX: --b")),
-        &with_head(head).replace("x", "x\n--b\r\n"),
-        &with_head(head).replace("x", "x\r--b--"),
-        &with_head(head).replace("x", "x--b"),
+        &with_head(head).replace('x', "x\n--b\r\n"),
+        &with_head(head).replace('x', "x\r--b--"),
+        &with_head(head).replace('x', "x--b"),
     ] {
         assert!(!is_read(body), "{body:?}");
     }
