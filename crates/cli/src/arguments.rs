@@ -71,7 +71,7 @@ pub(crate) enum Command {
     /// be LF alone, and Content-Length may be left out: the body is then the rest, without a line end at its very end.
     ///
     /// Of two requests it says what makes them differ; the second is compared as a retry of the first. Exit 0: the gateway
-    /// would take the request, and the second for a retry of the first. Exit 1: it would refuse one, or the two differ.
+    /// would take the request, and the second for a retry of the first. Exit 1: it would refuse one, or the second is no retry.
     Explain(ExplainArguments),
     /// Create the store's schema or upgrade it
     Migrate(MigrateArguments),

@@ -68,7 +68,9 @@ fn verdict(requests: &[Explained<'_>], differences: Option<&[Difference]>) -> Re
         return Err(if requests.len() == 1 { "the gateway would refuse it" } else { "the gateway would refuse one" });
     }
     match differences {
-        Some([]) | None => Ok(()),
+        None => Ok(()),
+        Some([]) if requests.iter().all(Explained::has_record) => Ok(()),
+        Some([]) => Err("they pass untouched, and each is executed"),
         Some(_) => Err("they are two operations"),
     }
 }
@@ -121,6 +123,11 @@ impl<'a> Explained<'a> {
             return Some(Problem::body_too_large(max));
         }
         Body::decode(&self.head.headers, body, max).is_err().then(|| Problem::decoded_too_large(max))
+    }
+
+    /// Whether there would be a record of it, without which nothing is a retry.
+    const fn has_record(&self) -> bool {
+        self.identity.is_some()
     }
 
     /// Whether no scope was found, and one could come out of what only the gateway sees: a verified token or certificate.

@@ -16,7 +16,7 @@ const MOST_SHOWN: usize = 200;
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
     requests: Vec<One>,
-    /// Whether the second is a retry of the first; with one request, or one that can't be read, null.
+    /// Whether the second is a retry of the first, which takes a record; with one request, or one that can't be read, null.
     same: Option<bool>,
     differences: Option<Vec<Differing>>,
 }
@@ -68,7 +68,7 @@ impl Report {
         let differing = |Difference { part, name, values }| Differing { part, name, values };
         Self {
             requests: requests.iter().zip(forms).map(|(request, form)| One::of(request, form.as_ref())).collect(),
-            same: differences.as_ref().map(Vec::is_empty),
+            same: differences.as_ref().map(|found| found.is_empty() && requests.iter().all(Explained::has_record)),
             differences: differences.map(|differences| differences.into_iter().map(differing).collect()),
         }
     }
@@ -84,7 +84,10 @@ impl Report {
         }
         match &self.differences {
             None => {}
-            Some(differences) if differences.is_empty() => text.push_str("\nthe second is a retry of the first\n"),
+            Some(differences) if differences.is_empty() => text.push_str(match self.same {
+                Some(true) => "\nthe second is a retry of the first\n",
+                _ => "\nnothing differs, but only a request with a record (a guarded route, a key, a scope) has retries\n",
+            }),
             Some(differences) => {
                 text.push_str("\nthe second is no retry of the first:\n");
                 for difference in differences {

@@ -119,6 +119,21 @@ fn another_key_or_scope_is_another_operation() {
     }
 }
 
+/// Both would be executed: whoever forgot the key mustn't be told that all is well.
+#[test]
+fn requests_without_a_record_are_no_retries_however_alike() {
+    let keyless = ORDER.replace("Idempotency-Key: \"k-1\"\n", "");
+    let unguarded = ORDER.replace("POST", "GET");
+    let scopeless = ORDER.replace("X-Account-Id: acc-1\n", "");
+    for request in [keyless, unguarded, scopeless] {
+        let output = explain(&[&request, &request], &[]);
+        assert_eq!(output.status.code(), Some(1), "{request}");
+        assert!(stdout(&output).contains("nothing differs, but only a request with a record"), "{}", stdout(&output));
+        let json = printed(&explain(&[&request, &request], &["--json"]));
+        assert_eq!((&json["same"], &json["differences"]), (&json!(false), &json!([])));
+    }
+}
+
 #[test]
 fn what_the_gateway_would_refuse_is_refused_as_it_would() {
     let by_length = |length: usize| format!("{ORDER}{}", "x".repeat(length));
