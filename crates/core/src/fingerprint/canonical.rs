@@ -173,7 +173,7 @@ fn encode_content(content: &Content<'_>, encoder: &mut Encoder) {
         }
         Content::Json(document) => {
             encoder.tag(1);
-            encoder.bytes(&document.form());
+            encoder.bytes(document.form().as_bytes());
         }
         Content::Form(pairs) => {
             encoder.tag(2);

@@ -20,81 +20,47 @@ use crate::json_text::write_string;
 /// How deep arrays and objects may nest (F4). It also bounds the recursion here.
 const MAX_DEPTH: usize = 128;
 
-/// A JSON body, read.
+/// A JSON body, read: its canonical form.
+///
+/// It is written while the body is read, without a tree in between, which would be many times larger than a body of small
+/// values.
 #[derive(Debug)]
 pub(super) struct Document {
-    value: Value,
-    /// What the ranges in the value point into.
-    text: String,
+    form: String,
 }
 
 impl Document {
     /// Reads a body, leaving out the values that `ignore` points to. `None` if it has no canonical form: not JSON, not
     /// UTF-8, a repeated member name, a lone surrogate, nested too deep, or a number whose exponent takes more than 64 bits.
     /// What is left out has to be JSON, nested no deeper than the rest, and is not judged otherwise. Takes time linear in
-    /// the body's length, but for the sorting of names. The pointers must be sorted.
+    /// the body's length, but for the sorting of names, and once more for each level whose members aren't in order. The
+    /// pointers must be sorted.
     pub(super) fn read(body: &[u8], ignore: &[Pointer]) -> Option<Self> {
         let input = std::str::from_utf8(body).ok()?;
-        let mut reader = Reader { input, at: 0, text: String::new(), leaving_out: false };
-        let value = reader.value(0, Below::root(ignore))?;
+        let mut reader = Reader { input, at: 0, text: String::new(), form: Vec::new(), leaving_out: false };
+        reader.value(0, Below::root(ignore))?;
         reader.skip_white_space();
-        (reader.at == body.len()).then_some(Self { value, text: reader.text })
+        let form = String::from_utf8(reader.form).expect("a canonical form is made of text");
+        (reader.at == body.len()).then_some(Self { form })
     }
 
     /// Its canonical form.
-    pub(super) fn form(&self) -> Vec<u8> {
-        let mut form = Vec::with_capacity(self.text.len());
-        write(&self.value, &self.text, &mut form);
-        form
+    pub(super) fn form(&self) -> &str {
+        &self.form
     }
 }
 
-/// A value as read. Scalars are ranges of the reader's text: a body of a million small numbers then costs no million
-/// allocations.
-#[derive(Debug)]
-enum Value {
-    /// A number in its canonical spelling, or `true`, `false`, `null`.
-    Plain(Range<usize>),
-    /// A string, unescaped.
-    String(Range<usize>),
-    Array(Vec<Value>),
-    Object(Vec<Member>),
-}
-
-#[derive(Debug)]
+/// A member of an object that is being read. Where it ends follows from where the next one begins.
+#[derive(Clone, Copy)]
 struct Member {
-    /// The name, unescaped.
-    name: Range<usize>,
-    value: Value,
+    /// Where its name begins, unescaped, in the reader's text.
+    name: usize,
+    /// Where it begins in the form.
+    start: usize,
 }
 
-fn write(value: &Value, text: &str, form: &mut Vec<u8>) {
-    match value {
-        Value::Plain(range) => form.extend(text[range.clone()].as_bytes()),
-        Value::String(range) => write_string(&text[range.clone()], form),
-        Value::Array(values) => {
-            form.push(b'[');
-            for (index, value) in values.iter().enumerate() {
-                write_comma(index, form);
-                write(value, text, form);
-            }
-            form.push(b']');
-        }
-        Value::Object(members) => {
-            form.push(b'{');
-            for (index, member) in members.iter().enumerate() {
-                write_comma(index, form);
-                write_string(&text[member.name.clone()], form);
-                form.push(b':');
-                write(&member.value, text, form);
-            }
-            form.push(b'}');
-        }
-    }
-}
-
-fn write_comma(index: usize, form: &mut Vec<u8>) {
-    if index > 0 {
+fn write_comma(is_first: bool, form: &mut Vec<u8>) {
+    if !is_first {
         form.push(b',');
     }
 }
@@ -103,8 +69,10 @@ fn write_comma(index: usize, form: &mut Vec<u8>) {
 struct Reader<'a> {
     input: &'a str,
     at: usize,
-    /// What [`Value`]'s ranges point into.
+    /// Unescaped: the names of the objects around this place, then the string or the number that is being read.
     text: String,
+    /// The canonical form of what has been read.
+    form: Vec<u8>,
     /// Within a value that doesn't count: it has to be JSON, and is not judged otherwise.
     leaving_out: bool,
 }
@@ -112,12 +80,17 @@ struct Reader<'a> {
 impl<'a> Reader<'a> {
     /// A value, with white space before it. `depth` counts the arrays and objects around it; `below` are the pointers to what
     /// is left out of it.
-    fn value(&mut self, depth: usize, below: Below<'_>) -> Option<Value> {
+    fn value(&mut self, depth: usize, below: Below<'_>) -> Option<()> {
         self.skip_white_space();
         match self.peek()? {
-            b'{' if depth < MAX_DEPTH => self.object(depth + 1, below).map(Value::Object),
-            b'[' if depth < MAX_DEPTH => self.array(depth + 1, below).map(Value::Array),
-            b'"' => self.string().map(Value::String),
+            b'{' if depth < MAX_DEPTH => self.object(depth + 1, below),
+            b'[' if depth < MAX_DEPTH => self.array(depth + 1, below),
+            b'"' => {
+                let string = self.string()?;
+                write_string(&self.text[string.clone()], &mut self.form);
+                self.text.truncate(string.start);
+                Some(())
+            }
             b't' => self.word("true"),
             b'f' => self.word("false"),
             b'n' => self.word("null"),
@@ -127,79 +100,115 @@ impl<'a> Reader<'a> {
 
     /// A value that doesn't count.
     fn leave_out(&mut self, depth: usize) -> Option<()> {
-        let start = self.text.len();
+        let start = self.form.len();
         let outer = std::mem::replace(&mut self.leaving_out, true);
         self.value(depth, Below::root(&[]))?;
         self.leaving_out = outer;
-        self.text.truncate(start);
+        self.form.truncate(start);
         Some(())
     }
 
-    fn object(&mut self, depth: usize, below: Below<'_>) -> Option<Vec<Member>> {
+    fn object(&mut self, depth: usize, below: Below<'_>) -> Option<()> {
+        let names = self.text.len();
         let mut members = Vec::new();
         self.at += 1;
+        self.form.push(b'{');
         self.skip_white_space();
-        if self.take(b'}') {
-            return Some(members);
-        }
-        loop {
-            self.skip_white_space();
-            let name = self.string()?;
-            self.skip_white_space();
-            self.expect(b':')?;
-            let below = below.child(&self.text[name.clone()]);
-            if below.ends_here() {
-                self.leave_out(depth)?;
-            } else {
-                members.push(Member { name, value: self.value(depth, below)? });
+        if !self.take(b'}') {
+            loop {
+                self.member(depth, below, &mut members)?;
+                self.skip_white_space();
+                if !self.take(b',') {
+                    break;
+                }
             }
-            self.skip_white_space();
-            if !self.take(b',') {
-                break;
-            }
+            self.expect(b'}')?;
         }
-        self.expect(b'}')?;
-        let name = |member: &Member| &self.text[member.name.clone()];
-        members.sort_unstable_by(|a, b| name(a).cmp(name(b)));
-        let repeated = members.windows(2).any(|pair| name(&pair[0]) == name(&pair[1]));
-        (!repeated || self.leaving_out).then_some(members)
+        if !self.leaving_out {
+            self.sort(&members)?;
+        }
+        self.text.truncate(names);
+        self.form.push(b'}');
+        Some(())
     }
 
-    fn array(&mut self, depth: usize, below: Below<'_>) -> Option<Vec<Value>> {
-        let mut values = Vec::new();
-        let mut index = 0usize;
+    fn member(&mut self, depth: usize, below: Below<'_>, members: &mut Vec<Member>) -> Option<()> {
+        self.skip_white_space();
+        let name = self.string()?;
+        self.skip_white_space();
+        self.expect(b':')?;
+        let below = below.child(&self.text[name.clone()]);
+        if below.ends_here() {
+            self.text.truncate(name.start);
+            return self.leave_out(depth);
+        }
+        write_comma(members.is_empty(), &mut self.form);
+        members.push(Member { name: name.start, start: self.form.len() });
+        write_string(&self.text[name], &mut self.form);
+        self.form.push(b':');
+        self.value(depth, below)
+    }
+
+    /// Puts the members of the object that ends here in the order of their names; `None` if one is repeated.
+    fn sort(&mut self, members: &[Member]) -> Option<()> {
+        let name = |index: usize| {
+            let end = members.get(index + 1).map_or(self.text.len(), |next| next.name);
+            &self.text[members[index].name..end]
+        };
+        let mut order: Vec<_> = (0..members.len()).collect();
+        if order.is_sorted_by(|a, b| name(*a) < name(*b)) {
+            return Some(());
+        }
+        order.sort_unstable_by(|a, b| name(*a).cmp(name(*b)));
+        if order.windows(2).any(|pair| name(pair[0]) == name(pair[1])) {
+            return None;
+        }
+        let start = members.first()?.start;
+        let mut sorted = Vec::with_capacity(self.form.len() - start);
+        for index in order {
+            write_comma(sorted.is_empty(), &mut sorted);
+            let end = members.get(index + 1).map_or(self.form.len(), |next| next.start - 1);
+            sorted.extend_from_slice(&self.form[members[index].start..end]);
+        }
+        self.form[start..].copy_from_slice(&sorted);
+        Some(())
+    }
+
+    fn array(&mut self, depth: usize, below: Below<'_>) -> Option<()> {
+        let (mut index, mut is_first) = (0usize, true);
         self.at += 1;
+        self.form.push(b'[');
         self.skip_white_space();
-        if self.take(b']') {
-            return Some(values);
-        }
-        loop {
-            let below = if below.is_empty() { below } else { below.child(&index.to_string()) };
-            if below.ends_here() {
-                self.leave_out(depth)?;
-            } else {
-                values.push(self.value(depth, below)?);
+        if !self.take(b']') {
+            loop {
+                let below = if below.is_empty() { below } else { below.child(&index.to_string()) };
+                if below.ends_here() {
+                    self.leave_out(depth)?;
+                } else {
+                    write_comma(is_first, &mut self.form);
+                    is_first = false;
+                    self.value(depth, below)?;
+                }
+                index += 1;
+                self.skip_white_space();
+                if !self.take(b',') {
+                    break;
+                }
             }
-            index += 1;
-            self.skip_white_space();
-            if !self.take(b',') {
-                break;
-            }
+            self.expect(b']')?;
         }
-        self.expect(b']')?;
-        Some(values)
+        self.form.push(b']');
+        Some(())
     }
 
-    fn word(&mut self, word: &str) -> Option<Value> {
+    fn word(&mut self, word: &str) -> Option<()> {
         self.rest().starts_with(word).then(|| {
             self.at += word.len();
-            let start = self.text.len();
-            self.text.push_str(word);
-            Value::Plain(start..self.text.len())
+            self.form.extend_from_slice(word.as_bytes());
         })
     }
 
-    fn number(&mut self) -> Option<Value> {
+    fn number(&mut self) -> Option<()> {
         let negative = self.take(b'-');
         let whole = self.digits()?;
         if whole.len() > 1 && whole.starts_with('0') {
@@ -210,7 +219,9 @@ impl<'a> Reader<'a> {
         let start = self.text.len();
         let written = decimal::write(negative, [whole, fraction], exponent, &mut self.text);
         (written.is_some() || self.leaving_out).then_some(())?;
-        Some(Value::Plain(start..self.text.len()))
+        self.form.extend_from_slice(&self.text.as_bytes()[start..]);
+        self.text.truncate(start);
+        Some(())
     }
 
     fn exponent(&mut self) -> Option<i64> {

@@ -3,9 +3,7 @@
 //! What stands behind a `[]` in a name is no part of it in this: `i[][a]=1&i[][b]=2` is a list, and which pairs make up one of
 //! its items follows from their order.
 
-use std::ops::Range;
-
-/// Pairs in the order in which they count: by ordering name, and as sent among equal ones. Names and values are ranges of one
+/// Pairs in the order in which they count: by ordering name, and as sent among equal ones. Names and values are parts of one
 /// text, so that a body of a million small pairs costs no million allocations.
 #[derive(Debug)]
 pub(super) struct Pairs {
@@ -28,19 +26,30 @@ pub(super) fn by_list(name: &[u8]) -> &[u8] {
     list.map_or(name, |at| &name[..at + 2])
 }
 
+/// A pair, the one as sent after another: where its name begins, where its value does, and where that ends.
 #[derive(Debug)]
-struct Pair {
-    name: Range<usize>,
-    value: Range<usize>,
+struct Pair([usize; 3]);
+
+impl Pair {
+    fn name<'a>(&self, text: &'a [u8]) -> &'a [u8] {
+        &text[self.0[0]..self.0[1]]
+    }
+
+    fn value<'a>(&self, text: &'a [u8]) -> &'a [u8] {
+        &text[self.0[1]..self.0[2]]
+    }
 }
 
 impl Pairs {
     /// Reads `sent`. A pair without `=` has an empty value; nothing between two `&` is no pair.
     pub(super) fn read(sent: &[u8], order: Order) -> Self {
         let mut text = Vec::with_capacity(sent.len());
-        let split = sent.split(|byte| *byte == b'&').filter(|pair| !pair.is_empty());
-        let mut sorted: Vec<_> = split.map(|pair| read_pair(pair, &mut text)).collect();
-        sorted.sort_by(|a, b| order(&text[a.name.clone()]).cmp(order(&text[b.name.clone()])));
+        let split = || sent.split(|byte| *byte == b'&').filter(|pair| !pair.is_empty());
+        let mut sorted = Vec::with_capacity(split().count());
+        sorted.extend(split().map(|pair| read_pair(pair, &mut text)));
+        // Where a pair begins tells which was sent first, so that no sorting needs room to be stable.
+        let key = |pair: &Pair| (order(pair.name(&text)), pair.0[0]);
+        sorted.sort_unstable_by(|a, b| key(a).cmp(&key(b)));
         Self { text, sorted, order }
     }
 
@@ -56,20 +65,22 @@ impl Pairs {
 
     /// Names and values.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
-        self.sorted.iter().map(|pair| (&self.text[pair.name.clone()], &self.text[pair.value.clone()]))
+        self.sorted.iter().map(|pair| (pair.name(&self.text), pair.value(&self.text)))
     }
 }
 
 fn read_pair(sent: &[u8], text: &mut Vec<u8>) -> Pair {
     let middle = sent.iter().position(|byte| *byte == b'=').unwrap_or(sent.len());
-    let name = decode(&sent[..middle], text);
-    Pair { name, value: decode(sent.get(middle + 1..).unwrap_or_default(), text) }
+    let start = text.len();
+    decode(&sent[..middle], text);
+    let value = text.len();
+    decode(sent.get(middle + 1..).unwrap_or_default(), text);
+    Pair([start, value, text.len()])
 }
 
 /// `+` is a space and `%XX` a byte; a `%` without two hex digits stands for itself. The result is bytes, not text: to put a
 /// replacement character for what is not UTF-8 would make different requests equal.
-fn decode(sent: &[u8], text: &mut Vec<u8>) -> Range<usize> {
-    let start = text.len();
+fn decode(sent: &[u8], text: &mut Vec<u8>) {
     let mut rest = sent;
     while let [first, after @ ..] = rest {
         rest = after;
@@ -82,7 +93,6 @@ fn decode(sent: &[u8], text: &mut Vec<u8>) -> Range<usize> {
             (byte, _) => text.push(*byte),
         }
     }
-    start..text.len()
 }
 
 /// The value of an ASCII hex digit.

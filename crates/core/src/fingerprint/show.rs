@@ -84,7 +84,7 @@ impl fmt::Display for Canonical<'_> {
         writeln!(f, "body, read as {}:", self.kind())?;
         match &self.content {
             Content::Raw(raw) => writeln!(f, "{}", shown(raw.bytes)),
-            Content::Json(document) => writeln!(f, "{}", spelled(&document.form())),
+            Content::Json(document) => writeln!(f, "{}", spelled(document.form().as_bytes())),
             Content::Form(pairs) => show_pairs("", pairs, f),
             Content::Multipart(parts) => parts.iter().try_for_each(|part| show_part(part, f)),
         }

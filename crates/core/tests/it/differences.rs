@@ -62,6 +62,11 @@ fn each_part_is_named() {
         ("/", &[JSON], br#"{"a":[1.0,{"b":"2"},3],"e":{"f":null},"at":2}"#),
         &["json /a/1/b: 2 | \"2\"", "json /a/2: - | 3", "json /c~1d: 1 | -", "json /e: - | {\"f\":null}"],
     );
+    assert_between(
+        ("/", &[JSON], br#"{"\"\u000a\\":[[],{}],"b":{"":"]"}}"#),
+        ("/", &[JSON], br#"{"b":{"":"}"},"\"\n\\":[[],{},[]]}"#),
+        &["json /\"\n\\/2: - | []", "json /b/: \"]\" | \"}\""],
+    );
     assert_between(("/", &[JSON], b"1"), ("/", &[JSON], b"[]"), &["json : 1 | []"]);
     assert_between(("/", &[JSON], b"{}"), ("/", &[JSON], b"{"), &["body : JSON | raw bytes"]);
     assert_between(("/", &[], b"same, one"), ("/", &[], b"same, other"), &["body byte 7: ne | ther"]);

@@ -1,8 +1,8 @@
-//! Where two JSON bodies differ, by pointer.
+//! Where two JSON bodies differ, by pointer. Works on their canonical forms, which are JSON without white space.
 
 use std::cmp::Ordering;
 
-use super::{Document, Member, Value, write};
+use super::Document;
 use crate::fingerprint::pointer::escape;
 
 /// A place at which two documents differ, with the canonical form of what each has there. Items of arrays count without
@@ -11,72 +11,126 @@ pub(in crate::fingerprint) type Place = (String, [Option<String>; 2]);
 
 /// All places, in the order of the documents. None exactly if the canonical forms are equal.
 pub(in crate::fingerprint) fn places(one: &Document, other: &Document) -> Vec<Place> {
-    let mut comparing = Comparing { texts: [&one.text, &other.text], path: String::new(), places: Vec::new() };
-    comparing.values([Some(&one.value), Some(&other.value)]);
+    let mut comparing = Comparing::default();
+    let [one, other] = [one, other].map(|document| read(&mut document.form()));
+    comparing.values([Some(&one), Some(&other)]);
     comparing.places
 }
 
-struct Comparing<'a> {
-    texts: [&'a str; 2],
+/// A value, with its canonical form.
+struct Value<'a> {
+    form: &'a str,
+    kind: Kind<'a>,
+}
+
+enum Kind<'a> {
+    Scalar,
+    Array(Vec<Value<'a>>),
+    /// Names unescaped, in their order.
+    Object(Vec<(String, Value<'a>)>),
+}
+
+/// Reads the value that `rest` begins with.
+fn read<'a>(rest: &mut &'a str) -> Value<'a> {
+    let whole = *rest;
+    let kind = match whole.as_bytes().first() {
+        Some(b'[') => Kind::Array(list(rest, read)),
+        Some(b'{') => Kind::Object(list(rest, |rest| {
+            let name = string(rest);
+            *rest = &rest[1..]; // the colon
+            (name, read(rest))
+        })),
+        Some(b'"') => {
+            string(rest);
+            Kind::Scalar
+        }
+        _ => {
+            *rest = &whole[whole.find([',', ']', '}']).unwrap_or(whole.len())..];
+            Kind::Scalar
+        }
+    };
+    Value { form: &whole[..whole.len() - rest.len()], kind }
+}
+
+/// What stands between two brackets.
+fn list<'a, T>(rest: &mut &'a str, item: impl Fn(&mut &'a str) -> T) -> Vec<T> {
+    let mut items = Vec::new();
+    *rest = &rest[1..];
+    while !rest.starts_with([']', '}']) {
+        items.push(item(rest));
+        *rest = rest.strip_prefix(',').unwrap_or(rest);
+    }
+    *rest = &rest[1..];
+    items
+}
+
+/// A string, unescaped.
+fn string(rest: &mut &str) -> String {
+    let mut text = String::new();
+    let mut characters = rest[1..].chars();
+    loop {
+        match characters.next().expect("a string of a canonical form ends") {
+            '"' => break,
+            '\\' => text.push(match characters.next() {
+                Some('u') => {
+                    let code = &characters.as_str()[..4];
+                    characters = characters.as_str()[4..].chars();
+                    u32::from_str_radix(code, 16).ok().and_then(char::from_u32).expect("it escapes a control character")
+                }
+                escaped => escaped.expect("a string of a canonical form ends"),
+            }),
+            character => text.push(character),
+        }
+    }
+    *rest = characters.as_str();
+    text
+}
+
+#[derive(Default)]
+struct Comparing {
     path: String,
     places: Vec<Place>,
 }
 
-impl<'a> Comparing<'a> {
-    fn values(&mut self, values: [Option<&Value>; 2]) {
-        match values {
-            [Some(Value::Object(one)), Some(Value::Object(other))] => self.members(one, other),
-            [Some(Value::Array(one)), Some(Value::Array(other))] => {
+impl Comparing {
+    fn values(&mut self, values: [Option<&Value<'_>>; 2]) {
+        match values.map(|value| value.map(|value| &value.kind)) {
+            [Some(Kind::Object(one)), Some(Kind::Object(other))] => self.members(one, other),
+            [Some(Kind::Array(one)), Some(Kind::Array(other))] => {
                 for index in 0..one.len().max(other.len()) {
                     self.below(&index.to_string(), [one.get(index), other.get(index)]);
                 }
             }
-            values => {
-                let [one, other] = self.forms(values);
+            _ => {
+                let [one, other] = values.map(|value| value.map(|value| value.form));
                 if one != other {
-                    self.places.push((self.path.clone(), [one, other]));
+                    self.places.push((self.path.clone(), [one, other].map(|form| form.map(ToOwned::to_owned))));
                 }
             }
         }
     }
 
     /// Both are sorted by name.
-    fn members(&mut self, one: &[Member], other: &[Member]) {
+    fn members(&mut self, one: &[(String, Value<'_>)], other: &[(String, Value<'_>)]) {
         let (mut one, mut other) = (one.iter().peekable(), other.iter().peekable());
         loop {
-            let [ours, theirs] = [one.peek().map(|&m| self.name(0, m)), other.peek().map(|&m| self.name(1, m))];
-            let (order, name) = match (ours, theirs) {
+            let (order, name) = match (one.peek(), other.peek()) {
                 (None, None) => return,
-                (Some(ours), None) => (Ordering::Less, ours),
-                (None, Some(theirs)) => (Ordering::Greater, theirs),
-                (Some(ours), Some(theirs)) => (ours.cmp(theirs), ours.min(theirs)),
+                (Some((ours, _)), None) => (Ordering::Less, ours),
+                (None, Some((theirs, _))) => (Ordering::Greater, theirs),
+                (Some((ours, _)), Some((theirs, _))) => (ours.cmp(theirs), ours.min(theirs)),
             };
             let here = if order.is_le() { one.next() } else { None };
             let there = if order.is_ge() { other.next() } else { None };
-            self.below(&escape(name), [here.map(|member| &member.value), there.map(|member| &member.value)]);
+            self.below(&escape(name), [here, there].map(|member| member.map(|(_, value)| value)));
         }
     }
 
-    fn below(&mut self, name: &str, values: [Option<&Value>; 2]) {
+    fn below(&mut self, name: &str, values: [Option<&Value<'_>>; 2]) {
         let length = self.path.len();
         self.path.push('/');
         self.path.push_str(name);
         self.values(values);
         self.path.truncate(length);
-    }
-
-    fn name(&self, side: usize, member: &Member) -> &'a str {
-        &self.texts[side][member.name.clone()]
-    }
-
-    fn forms(&self, values: [Option<&Value>; 2]) -> [Option<String>; 2] {
-        let form = |side: usize| {
-            values[side].map(|value| {
-                let mut form = Vec::new();
-                write(value, self.texts[side], &mut form);
-                String::from_utf8(form).expect("a canonical form is made of text")
-            })
-        };
-        [form(0), form(1)]
     }
 }

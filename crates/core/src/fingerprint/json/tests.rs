@@ -8,7 +8,7 @@ use super::Document;
 use model::{Choices, model, render};
 
 fn canonical(body: &[u8]) -> Option<Vec<u8>> {
-    Document::read(body, &[]).map(|document| document.form())
+    Document::read(body, &[]).map(|document| document.form().as_bytes().to_vec())
 }
 
 fn form(body: &str) -> Option<String> {
