@@ -11,8 +11,8 @@ use memchr::memmem;
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Part<'a> {
     pub(super) name: &'a [u8],
-    /// All other parameters of its `Content-Disposition`, sorted by name: `filename`; `filename*`, which RFC 7578 forbids and
-    /// clients send; and what some parsers put in the name's place (`name*`, `name*0`).
+    /// All other parameters of its `Content-Disposition` in their order: `filename`, and `filename*`, which RFC 7578 forbids
+    /// and clients send. Some parsers take the first of the two, and some the last.
     pub(super) parameters: Vec<Parameter<'a>>,
     /// In lower case, without parameters.
     pub(super) media_type: Option<Vec<u8>>,
@@ -86,7 +86,10 @@ fn part(part: &[u8]) -> Option<Part<'_>> {
         return None;
     }
     let mut parameters = disposition.and_then(disposition_parameters)?;
-    parameters.sort();
+    // `name*`, `name*0` and the like are another name to some.
+    if parameters.iter().any(|(name, _)| name.contains(&b'*') && name != b"filename*") {
+        return None;
+    }
     let name = parameters.iter().position(|(name, _)| name == b"name")?;
     Some(Part { name: parameters.remove(name).1, parameters, media_type, content: rest })
 }
