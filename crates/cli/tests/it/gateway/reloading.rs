@@ -4,6 +4,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use oncekey_testkit::{Answer, Call, Client, CountingUpstream};
+use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat, openat};
 use tokio::task::JoinSet;
 
 use super::stand::{Gateway, order, until};
@@ -331,4 +332,28 @@ async fn no_request_is_lost_or_answered_wrongly_while_reloads_come_again_and_aga
     assert!(operations > 60, "{operations}");
     assert_eq!(metric(&gateway, GAUGE).await.as_deref(), Some("1"));
     gateway.end().await;
+}
+
+/// A pipe that somebody holds open and writes nothing to: the reload waits, and SIGTERM doesn't.
+#[tokio::test]
+async fn a_file_that_is_never_read_to_its_end_holds_up_no_end() {
+    let mut gateway = Gateway::start("http://127.0.0.1:9", "").await;
+    std::fs::remove_file(&gateway.file).expect("removed");
+    mknodat(CWD, &gateway.file, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).expect("a pipe");
+    gateway.process.hang_up().expect("SIGHUP");
+    // There is no writing end before somebody reads.
+    let write = || openat(CWD, &gateway.file, OFlags::WRONLY | OFlags::NONBLOCK, Mode::empty()).ok();
+    let _held = until("the reading of the pipe", || std::future::ready(write())).await;
+    gateway.end().await;
+}
+
+#[tokio::test]
+async fn an_emptied_file_is_refused() {
+    let upstream = CountingUpstream::start().await;
+    let mut gateway = Gateway::start(&upstream.url(), "[defaults]\nscope = [\"static:us\"]\n").await;
+    let (taken, said) = gateway.reload("").await;
+    assert!(!taken && said.join("\n").contains("nothing is in it any more"), "{said:?}");
+    assert_eq!(metric(&gateway, GAUGE).await.as_deref(), Some("0"));
+    let call = Call::post("/orders").key("\"k\"").json("{}");
+    assert_eq!(gateway.send(&call).await.status, 201, "the scope is the one before");
 }

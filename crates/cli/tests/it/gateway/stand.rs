@@ -20,7 +20,7 @@ pub(super) struct Gateway {
     pub(super) address: SocketAddr,
     pub(super) admin: SocketAddr,
     /// Its configuration.
-    file: PathBuf,
+    pub(super) file: PathBuf,
     /// Its store and its configuration; absent where those belong to another gateway.
     directory: Option<TempDir>,
     store: String,
