@@ -41,8 +41,8 @@ pub(crate) struct Reloaded {
     pub(crate) kept: Vec<&'static str>,
 }
 
-/// Reads all sources again. Refused as at start, if there is nothing in the file any more, or if what was read can't be served beside what needs a restart; then nothing
-/// of it counts. Reads the file, blocking; safe to repeat.
+/// Reads all sources again. Refused as at start, if there is nothing in the file any more, or if what was read can't be
+/// served beside what needs a restart; then nothing of it counts. Reads the file, blocking; safe to repeat.
 pub(crate) fn reload(sources: &Sources, running: &Loaded) -> Result<Reloaded, Refused> {
     let read = load(sources)?;
     if read.blank && !running.blank {
