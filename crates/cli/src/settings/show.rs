@@ -1,5 +1,6 @@
 //! The effective configuration as a file that says the same, each line with its value's origin.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use super::address::StoreUrl;

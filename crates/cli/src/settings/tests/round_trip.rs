@@ -36,7 +36,7 @@ ca = "upstream.pem"
 server_name = "api.example"
 
 [defaults]
-scope = ["header:x-merchant-id", "static:a,b # c"]
+scope = ["jwt:sub", "header:x-merchant-id", "static:a,b # c"]
 retry_status = [429, "5xx"]
 drop_headers = []
 async = "never"
@@ -51,6 +51,11 @@ fingerprint = { ignore = [], headers = [] }
 [[route]]
 scope = ["jwt:sub", "client-cert"]
 stream = true
+on_unknown = "probe"
+probe_url = "https://api.example/{scope}/{key}"
+probe_headers = { X-Asks = "oncekey", Authorization = "env:PROBE_TOKEN" }
+probe_settle = "20m"
+forward_key_as = ["Idempotence-Key"]
 "#;
 
 /// The printed form without its comments.
