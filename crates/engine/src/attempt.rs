@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use oncekey_core::policy::{OnUnknown, Policy};
-use oncekey_core::{OwnerId, RecordId, Standing, State, Token, standing};
+use oncekey_core::policy::Policy;
+use oncekey_core::{OwnerId, RecordId, Standing, Token, standing};
 use oncekey_store::{Clock, Found, Store, StoreError};
 
 use crate::fault;
@@ -63,9 +63,9 @@ impl Attempt {
     /// Asks, right before the first byte leaves, whether this attempt may still execute (E10): by a clock that runs through
     /// suspend, less than `lease` has passed since the claim; else the store is asked whether the claim still stands. May
     /// be called again; calls nothing but the store. Between `Ok` and the byte a process can still be paused: with
-    /// `hold`, nobody else executes meanwhile, so that window costs a wrong `unknown` and never a second execution. With
+    /// `hold`, nobody else executes meanwhile unless an operator says `failed`, so that window costs a wrong `unknown`. With
     /// `retry` and `probe` a retry elsewhere may have taken the record over meanwhile, and the byte executes a second time,
-    /// with the same key; what is left of the lease is the time for which that is impossible.
+    /// with the same key. What is left of the lease is the time for which either is impossible.
     pub async fn begin(&self) -> Result<(), NotExecuted> {
         fault::point("before_send").await;
         self.confirm().await?;
@@ -91,24 +91,18 @@ impl Attempt {
         }
     }
 
-    /// Where a lapsed claim may be taken over, this process is made to count as alive again first: a claim that is found in
-    /// place after that stays in place for a lease.
+    /// This process is made to count as alive again first: a claim that is found valid after that stays in place for a lease.
+    /// A lapsed one might be taken over at any moment, whatever this attempt's own policy says: by an operator's `failed`,
+    /// or by a node that has another policy by now.
     async fn read_back(&self) -> Result<Option<Found>, StoreError> {
-        if self.may_be_taken_over() {
-            self.claim.store.heartbeat(self.claim.owner, self.claim.lease).await?;
-        }
+        self.claim.store.heartbeat(self.claim.owner, self.claim.lease).await?;
         self.claim.store.read(self.id).await
     }
 
     fn stands(&self, found: &Found) -> bool {
         let record = &found.record;
-        let ours = record.token == self.claim.token && record.state == State::Processing;
         // Nothing expires here, so the clock needs no trust.
-        let valid = standing(record, found.now, found.owner_alive, false) == Standing::Processing;
-        ours && (valid || !self.may_be_taken_over())
-    }
-
-    fn may_be_taken_over(&self) -> bool {
-        self.policy.on_unknown != OnUnknown::Hold
+        record.token == self.claim.token
+            && standing(record, found.now, found.owner_alive, false) == Standing::Processing
     }
 }

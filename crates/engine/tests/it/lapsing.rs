@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use oncekey_core::Standing;
-use oncekey_store::{Clock, Resolution, Store};
+use oncekey_core::policy::{OnUnknown, Policy, Verdict};
+use oncekey_core::{Standing, State};
+use oncekey_store::{Clock, Resolution, Resolved, Store};
 use oncekey_store_test::{Fault, Gate, Op, samples};
 
-use crate::upstream::Upstream;
+use crate::upstream::{Run, Upstream};
 use crate::world::{World, said, say, settle, spawn};
 
 /// A node that is paused for `pause` between its claim and the check before the first byte.
@@ -112,5 +113,27 @@ async fn past_the_lease_a_claim_that_another_node_replaced_sends_nothing() {
     gate.open();
     settle().await;
     assert_eq!(said(vec![first]).await, ["waited run 1"]);
+    assert_eq!(upstream.runs(), 1);
+}
+
+/// A claim that had lapsed and was confirmed again is valid from then on: neither an operator nor a node under another policy
+/// gives its record to anyone else while its byte is on its way.
+#[tokio::test(start_paused = true)]
+async fn past_the_lease_a_claim_that_is_confirmed_again_is_valid_again_before_anything_is_sent() {
+    let (world, upstream) = (World::new(), Upstream::new());
+    let (engine, other) = (world.node().await, world.node().await);
+    let (claim, sent) = (world.store.hold_after(Op::Claim), upstream.held(Run::Answer(Verdict::Completed)));
+    let first = spawn(&engine, upstream.call("k"));
+    claim.reached().await;
+    world.clock.advance(LONG);
+    claim.open();
+    sent.reached().await;
+    let id = samples::identity("acc-1", "k").id();
+    let resolved = world.store.resolve(id, Resolution::Failed).await;
+    assert_eq!(resolved.expect("an answer"), Resolved::NotUnknown(State::Processing));
+    let retrying = Policy { on_unknown: OnUnknown::Retry, ..Policy::default() };
+    assert_eq!(say(&other.run(upstream.call_under("k", retrying)).await), "in progress");
+    sent.open();
+    assert_eq!(said(vec![first]).await, ["first 1"]);
     assert_eq!(upstream.runs(), 1);
 }
