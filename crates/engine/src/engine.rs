@@ -40,7 +40,8 @@ impl<A: Send + 'static> Engine<A> {
     }
 
     /// Executes the call, or answers it from the record of its execution. Dropping the future changes nothing about the
-    /// execution (E3). Bounded by `wait` for a duplicate and by `answer_timeout` for the call that leads.
+    /// execution (E3). Bounded by `wait` for a duplicate and by `answer_timeout` for the call that leads; one that is let
+    /// through without a claim is answered when it ends.
     pub async fn run(&self, call: Call<A>) -> Ended<A> {
         let arrived = Instant::now();
         let until = arrived + call.policy.timing.wait;
@@ -95,21 +96,23 @@ impl<A: Send + 'static> Engine<A> {
         let until = arrived + call.policy.timing.answer_timeout;
         let flight = Arc::clone(&leading.flight);
         let settles = call.policy.settles(0);
-        let (reply, answer) = oneshot::channel();
+        let (reply, mut answer) = oneshot::channel();
         let lead = Lead::new(Arc::clone(&self.node), leading, call, arrived).run(reply);
         if fault::broken("tie_to_client") {
             lead.await;
         } else {
             self.node.executions.spawn(lead);
         }
-        match timeout_at(until, answer).await {
-            Ok(Ok(ended)) => ended,
-            // The leader panicked; its claim is being written off.
-            Ok(Err(_)) => Ended::Unknown { settles },
+        let ended = match timeout_at(until, &mut answer).await {
+            Ok(ended) => ended,
             // No place among the executing operations came free: nothing is claimed (W3).
-            Err(_) if flight.is_queued() => Ended::Overloaded,
-            Err(_) => Ended::InProgress,
-        }
+            Err(_) if flight.is_queued() => return Ended::Overloaded,
+            // There will be no record to come back for: what isn't given now is lost. Bounded by `upstream_timeout`.
+            Err(_) if flight.is_passing() => answer.await,
+            Err(_) => return Ended::InProgress,
+        };
+        // Without an answer, the leader panicked; its claim is being written off.
+        ended.unwrap_or(Ended::Unknown { settles })
     }
 
     async fn follow(&self, flight: &Arc<Flight<A>>, call: Call<A>, until: Instant) -> Followed<A> {
@@ -164,8 +167,8 @@ async fn follow_another<A>(flight: &Flight<A>, call: Call<A>, until: Instant) ->
         let now = phase.borrow_and_update().clone();
         match now {
             Phase::Queued | Phase::Claiming => {}
-            Phase::Running if same_operation(&call, &flight.fingerprint()) => {}
-            Phase::Running => return Followed::Ended(Ended::Mismatch),
+            Phase::Running | Phase::Passing if same_operation(&call, &flight.fingerprint()) => {}
+            Phase::Running | Phase::Passing => return Followed::Ended(Ended::Mismatch),
             Phase::Over(_) => return Followed::Again(Box::new(call)),
         }
         match timeout_at(until, phase.changed()).await {

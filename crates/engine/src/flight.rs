@@ -21,6 +21,8 @@ pub(crate) enum Phase {
     Claiming,
     /// The leader's request runs: here, or on another node.
     Running,
+    /// The leader's request was let through without a claim (D1).
+    Passing,
     /// The flight has ended for everyone in it.
     Over(Over),
 }
@@ -101,6 +103,10 @@ impl<A> Flight<A> {
 
     pub(crate) fn is_queued(&self) -> bool {
         matches!(*self.phase.borrow(), Phase::Queued)
+    }
+
+    pub(crate) fn is_passing(&self) -> bool {
+        matches!(*self.phase.borrow(), Phase::Passing)
     }
 
     pub(crate) fn watch(&self) -> watch::Receiver<Phase> {

@@ -17,12 +17,15 @@ impl<A: Send + 'static> Lead<A> {
     /// Let through, the call keeps its flight until it is answered, so that no other call of this process runs beside it;
     /// those that wait are told to come back. A caller that is gone by now gets nothing executed: it will ask again.
     pub(super) async fn end_unclaimed(self, mut reply: Option<Reply<A>>) {
-        let pass = self.call.as_ref().and_then(|call| call.unguarded.clone());
-        let Some(pass) = pass.filter(|_| reply.as_ref().is_some_and(|reply| !reply.is_closed())) else {
+        let Some(pass) = self.call.as_ref().and_then(|call| call.unguarded.clone()) else {
             return self.end(reply, Over::StoreUnavailable);
         };
+        // A caller whose time is over before this is gone; one whose time ends after it stays for the answer.
+        self.leading.flight.enter(Phase::Passing);
+        if reply.as_ref().is_none_or(Reply::is_closed) {
+            return self.end(reply, Over::StoreUnavailable);
+        }
         tracing::warn!(operation = %self.leading.id, "let through without a claim: the store can't be reached");
-        self.leading.flight.enter(Phase::Running);
         let passed = self.pass(pass).await;
         match &passed {
             Passed::Answered(_) => {}

@@ -114,3 +114,21 @@ async fn a_caller_that_is_gone_by_then_gets_nothing_executed() {
     settle().await;
     assert_eq!((upstream.runs(), world.stands("k").await), (0, Standing::Failed));
 }
+
+/// No record has its answer: told to come back, its caller would have it executed again.
+#[tokio::test(start_paused = true)]
+async fn a_call_that_is_let_through_is_answered_when_it_ends_however_long_that_takes() {
+    let (world, upstream) = (World::new(), Upstream::new());
+    let engine = world.node().await;
+    world.store.fail_always(Op::Claim, Fault::NotApplied);
+    let gate = Gate::default();
+    let first = spawn(&engine, upstream.open_call("k", &gate));
+    tokio::time::sleep(Duration::from_mins(9)).await;
+    assert_eq!(say(&engine.run(upstream.open_call("k", &gate)).await), "in progress");
+    gate.open();
+    assert_eq!(said(vec![first]).await, ["unguarded 1"]);
+
+    let never = spawn(&engine, upstream.open_call("k", &Gate::default()));
+    tokio::time::sleep(Duration::from_mins(10)).await;
+    assert_eq!(said(vec![never]).await, ["unguarded, unknown"]);
+}
