@@ -76,7 +76,9 @@ impl<A: Send + 'static> Lead<A> {
                     fault::point("before_reply").await;
                     return Asked::Over(Over::Recorded { response, waited: false, repeatable: false });
                 }
-                Ok(Ok(Resolved::NotUnknown(_) | Resolved::NotFound)) => return Asked::Changed,
+                Ok(Ok(Resolved::NotUnknown(_))) => return Asked::Changed,
+                // It is gone, or has expired by a clock that this node may not trust: asking again would tell no more.
+                Ok(Ok(Resolved::NotFound)) => return Asked::Over(Over::Unknown { settles: true }),
                 Ok(Err(StoreError::MayHaveBeenApplied(error))) => {
                     tracing::warn!(operation = %id, %error, "it isn't known whether a probed outcome is recorded");
                 }

@@ -347,6 +347,16 @@ async fn an_outcome_that_cannot_be_written_is_given_to_nobody() {
     assert_eq!(lost.retry(&oracle).await, "replay it is there");
 }
 
+/// By the store's clock there is nothing left to resolve, by this node's there is.
+#[tokio::test(start_paused = true)]
+async fn a_record_that_has_expired_by_a_clock_that_ran_ahead_is_asked_about_once() {
+    let lost = Lost::new().await;
+    lost.world.clock.jump(Duration::from_hours(31 * 24));
+    let oracle = Oracle::new([found("it is there"), found("it is there")]);
+    assert_eq!(lost.retry(&oracle).await, "unknown for now");
+    assert_eq!((oracle.asked(), lost.upstream.runs()), (1, 1));
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_probe_that_panics_costs_its_caller_the_answer_and_nothing_else() {
     let lost = Lost::new().await;
