@@ -96,7 +96,7 @@ impl<A: Send + 'static> Lead<A> {
                 return Execution::Handed(Replaces { token, state: State::Failed, expired: false });
             }
             Written::Stands => over,
-            Written::Fenced(found) => match found.and_then(|found| governing_end(*found)) {
+            Written::Fenced(found) => match found.and_then(|found| self.governing_end(*found, token)) {
                 // Someone else governs the record: everyone gets the same answer from now on.
                 Some(over) => return Execution::Over { ended: first.map(|_| over.clone().into()), over },
                 // This execution was answered, but its answer isn't the record's: nobody else may take it for it.
@@ -107,15 +107,22 @@ impl<A: Send + 'static> Lead<A> {
         };
         Execution::Over { ended: first, over }
     }
-}
 
-/// What the callers of an execution get whose record turns out to be someone else's: the outcome that an operator, a probe
-/// or the execution that took over gave it, or to come back for that (E4).
-fn governing_end(found: Found) -> Option<Over> {
-    match (found.record.state, found.response) {
-        (State::Completed, Some(response)) => Some(Over::Recorded { response, waited: true, repeatable: false }),
-        (State::Processing, _) => Some(Over::InProgress),
-        _ => None,
+    /// What the callers of an execution get whose record turns out to be someone else's: the outcome that an operator, a probe
+    /// or the execution that took over gave it, or to come back for that (E4). `None` where the record is gone, or another
+    /// request's, or still under this execution's token: then there is nothing better to say than what the execution said.
+    fn governing_end(&self, found: Found, token: Token) -> Option<Over> {
+        let Found { record, response, .. } = found;
+        if record.token == token || record.fingerprint != self.leading.flight.fingerprint() {
+            return None;
+        }
+        let recorded = |repeatable| move |response| Over::Recorded { response, waited: true, repeatable };
+        match record.state {
+            State::Completed => response.map(recorded(false)),
+            State::Processing => Some(Over::InProgress),
+            State::Failed => Some(response.map_or(Over::InProgress, recorded(true))),
+            State::Unknown => Some(Over::Unknown { settles: self.policy.settles(record.attempts) }),
+        }
     }
 }
 

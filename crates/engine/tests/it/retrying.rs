@@ -6,7 +6,7 @@ use std::time::Duration;
 use oncekey_core::policy::{OnUnknown, Policy, Timing, Verdict};
 use oncekey_core::{Standing, State};
 use oncekey_engine::Call;
-use oncekey_store::{Clock, Store};
+use oncekey_store::{Clock, Purged, Store};
 use oncekey_store_test::{Fault, Gate, Op};
 
 use crate::upstream::{Run, Upstream};
@@ -153,6 +153,33 @@ async fn who_executed_what_was_taken_over_is_told_to_come_back_while_that_runs()
     assert_eq!(said(vec![first]).await, ["in progress"]);
     second.open();
     assert_eq!(said(vec![taking_over]).await, ["first 2"]);
+}
+
+/// What the record says is all that anyone is told of the key, also where it says that a retry may run.
+#[tokio::test(start_paused = true)]
+async fn who_executed_what_was_taken_over_gets_no_answer_that_the_record_does_not_have() {
+    for (run, told) in [
+        (Run::Answer(Verdict::Failed), "waited run 2"),
+        (Run::Refuse, "in progress"),
+        (Run::Lose, "unknown for now"),
+        (Run::Answer(Verdict::Unknown), "unknown for now"),
+    ] {
+        let Silent { upstream, gate, first, rival, .. } = silent().await;
+        upstream.next(run);
+        rival.run(call(&upstream)).await;
+        gate.open();
+        assert_eq!(said(vec![first]).await, [told]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_gets_the_answer_of_another_request_that_has_the_key_by_now() {
+    let Silent { world, upstream, gate, first, rival } = silent().await;
+    let id = world.found("k").await.expect("a record").record.identity.id();
+    assert_eq!(world.store.purge(id).await.expect("an answer"), Purged::Done);
+    assert_eq!(say(&rival.run(upstream.other_call("k")).await), "first 2");
+    gate.open();
+    assert_eq!(said(vec![first]).await, ["first 1"]);
 }
 
 #[tokio::test(start_paused = true)]
