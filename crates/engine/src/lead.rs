@@ -64,6 +64,17 @@ enum Judged {
     Elsewhere,
 }
 
+impl Judged {
+    /// Whether the operation runs elsewhere, or may have taken effect: then it is no unguarded request's turn (D1).
+    fn may_have_run(&self) -> bool {
+        match self {
+            Self::Elsewhere | Self::Ask { .. } => true,
+            Self::Replace(seen) => is_takeover(seen),
+            Self::Over(_) | Self::Mismatch { .. } => false,
+        }
+    }
+}
+
 impl<A: Send + 'static> Lead<A> {
     pub(crate) fn new(node: Arc<Node<A>>, leading: Leading<A>, call: Call<A>, arrived: Instant) -> Self {
         Self { node, leading, policy: Arc::clone(&call.policy), call: Some(call), arrived }
@@ -73,8 +84,7 @@ impl<A: Send + 'static> Lead<A> {
     pub(crate) async fn run(mut self, reply: Reply<A>) {
         let mut reply = Some(reply);
         let mut replaces = None;
-        // Whether another node was seen at it, or an outcome that nobody knows: then it is no unguarded request's turn.
-        let mut elsewhere = false;
+        let mut elsewhere = false; // see `Judged::may_have_run`
         for _ in 0..MAX_CLAIMS {
             let permit = match self.node.inflight.try_take() {
                 Some(permit) => permit,
@@ -82,10 +92,13 @@ impl<A: Send + 'static> Lead<A> {
                 None => match self.settled().await {
                     Some(Judged::Over(over)) => return self.end(reply, over),
                     Some(Judged::Mismatch { recipe_differs }) => return self.end_mismatched(reply, recipe_differs),
-                    _ => match self.permit().await {
-                        Some(permit) => permit,
-                        None => return self.end(reply, Over::Overloaded),
-                    },
+                    judged => {
+                        elsewhere |= judged.is_some_and(|judged| judged.may_have_run());
+                        match self.permit().await {
+                            Some(permit) => permit,
+                            None => return self.end(reply, Over::Overloaded),
+                        }
+                    }
                 },
             };
             if self.leading.flight.is_queued() {
@@ -135,39 +148,38 @@ impl<A: Send + 'static> Lead<A> {
                         }
                     }
                 }
-                Answer::Held(found) => match self.judge(&found, asked, false) {
-                    Judged::Over(over) => return self.end(reply, over),
-                    Judged::Mismatch { recipe_differs } => return self.end_mismatched(reply, recipe_differs),
-                    Judged::Replace(seen) => {
-                        elsewhere |= is_takeover(&seen);
-                        replaces = Some(seen);
-                    }
-                    Judged::Ask { seen, may_execute } => {
-                        elsewhere = true;
-                        // Whose record it is, is known by now (F8).
-                        self.leading.flight.enter(Phase::Running);
-                        match self.ask_upstream(may_execute).await {
-                            Asked::Over(over) => return self.end(reply, over),
-                            Asked::Absent => replaces = Some(seen),
-                            Asked::Changed => {}
+                Answer::Held(found) => {
+                    let judged = self.judge(&found, asked, false);
+                    elsewhere |= judged.may_have_run();
+                    match judged {
+                        Judged::Over(over) => return self.end(reply, over),
+                        Judged::Mismatch { recipe_differs } => return self.end_mismatched(reply, recipe_differs),
+                        Judged::Replace(seen) => replaces = Some(seen),
+                        Judged::Ask { seen, may_execute } => {
+                            // Whose record it is, is known by now (F8).
+                            self.leading.flight.enter(Phase::Running);
+                            match self.ask_upstream(may_execute).await {
+                                Asked::Over(over) => return self.end(reply, over),
+                                Asked::Absent => replaces = Some(seen),
+                                Asked::Changed => {}
+                            }
+                        }
+                        Judged::Elsewhere => {
+                            drop(permit); // it runs elsewhere, not here
+                            self.leading.flight.enter(Phase::Running);
+                            if let Some(over) = self.wait_elsewhere(&mut reply).await {
+                                return self.end(reply, over);
+                            }
+                            // What is executed next is executed for someone who still waits.
+                            if reply.as_ref().is_none_or(Reply::is_closed) {
+                                reply = self.heir();
+                            }
+                            if reply.is_none() {
+                                return self.leading.end(Over::InProgress);
+                            }
                         }
                     }
-                    Judged::Elsewhere => {
-                        drop(permit); // it runs elsewhere, not here
-                        elsewhere = true;
-                        self.leading.flight.enter(Phase::Running);
-                        if let Some(over) = self.wait_elsewhere(&mut reply).await {
-                            return self.end(reply, over);
-                        }
-                        // What is executed next is executed for someone who still waits.
-                        if reply.as_ref().is_none_or(Reply::is_closed) {
-                            reply = self.heir();
-                        }
-                        if reply.is_none() {
-                            return self.leading.end(Over::InProgress);
-                        }
-                    }
-                },
+                }
             }
         }
         self.end(reply, Over::InProgress);

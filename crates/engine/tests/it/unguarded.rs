@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use oncekey_core::Standing;
+use oncekey_core::policy::Verdict;
+use oncekey_engine::Settings;
 use oncekey_store_test::{Fault, Gate, Op};
 use tokio::time::Instant;
 
@@ -99,6 +101,27 @@ async fn what_is_known_of_a_record_is_never_passed_by() {
     running.open();
     assert_eq!(said(vec![elsewhere, duplicate]).await, ["not executed", "store unavailable"]);
     assert_eq!(upstream.runs(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_known_of_a_record_before_there_was_a_place_to_execute_is_not_passed_by_either() {
+    let (world, upstream) = (World::new(), Upstream::new());
+    let engine = world.node().await;
+    let face = world.second_face();
+    let full = world.node_on(face.clone(), Settings { max_inflight: 1, ..settings() }).await;
+    let running = upstream.held(Run::Answer(Verdict::Completed));
+    let elsewhere = spawn(&engine, upstream.call("k"));
+    running.reached().await;
+    let busy = upstream.held(Run::Answer(Verdict::Completed));
+    let other = spawn(&full, upstream.call("other"));
+    busy.reached().await;
+    let duplicate = spawn(&full, upstream.open_call("k", &open()));
+    settle().await;
+    face.fail_always(Op::Claim, Fault::NotApplied);
+    busy.open();
+    assert_eq!(said(vec![other, duplicate]).await, ["first 2", "store unavailable"]);
+    running.open();
+    assert_eq!(said(vec![elsewhere]).await, ["first 1"]);
 }
 
 #[tokio::test(start_paused = true)]
