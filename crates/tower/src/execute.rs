@@ -1,6 +1,7 @@
 //! One execution by the inner service, and what its answer means.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
@@ -23,6 +24,9 @@ use crate::grpc;
 use crate::request::KeyedRequest;
 use crate::stream::{Begun, stream};
 use crate::trailers;
+
+/// Before the end of an execution's time.
+const LAST_MOMENT: Duration = Duration::from_secs(1);
 
 /// The inner service as keyed requests use it. The mutex only makes it shareable; it is held while cloning.
 pub(crate) struct Inner<S> {
@@ -80,16 +84,27 @@ impl<S> Inner<S> {
             return arrived.streaming(Begun::default(), body, give_up);
         };
         let (mut held, mut after) = (Gathered::new(exact, max), HeaderMap::new());
-        while let Some(frame) = body.frame().await {
-            let frame = match frame {
-                Ok(frame) => frame,
+        let until = arrived.held_until(give_up);
+        loop {
+            let next = match until {
+                Some(until) => timeout_at(until, body.frame()).await,
+                None => Ok(body.frame().await),
+            };
+            let frame = match next {
+                Ok(Some(Ok(frame))) => frame,
+                Ok(None) => break,
+                // The rest is read for as long as that may take, and the outcome is known by now.
+                Err(_) => {
+                    let pieces = vec![Frame::data(held.into_bytes())];
+                    return arrived.streaming(Begun { pieces, share }, body, give_up);
+                }
                 // What the upstream said of it itself stands, and the answer is delivered as it is: cut short (E11).
-                Err(error) if arrived.told.is_some_and(|verdict| verdict != Verdict::Unknown) => {
+                Ok(Some(Err(error))) if arrived.is_settled() => {
                     let pieces = vec![Frame::data(held.into_bytes())];
                     let cut = StreamBody::new(futures_util::stream::iter([Err::<Frame<Bytes>, _>(error)]));
                     return arrived.streaming(Begun { pieces, share }, cut, give_up);
                 }
-                Err(error) => {
+                Ok(Some(Err(error))) => {
                     return Executed::Ambiguous(format!("its answer was cut short: {}", with_causes(&*error)));
                 }
             };
@@ -185,6 +200,18 @@ impl Arrived {
     fn is_event_stream(&self) -> bool {
         let media_type = self.head.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
         media_type.split(';').next().is_some_and(|name| name.trim().eq_ignore_ascii_case("text/event-stream"))
+    }
+
+    /// Whether the upstream has said how it ended, so that nothing that happens to the answer makes it unknown (E11).
+    fn is_settled(&self) -> bool {
+        self.told.is_some_and(|verdict| verdict != Verdict::Unknown)
+    }
+
+    /// When a settled outcome is recorded though its answer isn't whole: shortly before the time of the execution is over,
+    /// after which nobody would ask any more what the upstream has said. `None`: it is unknown then.
+    fn held_until(&self, give_up: Instant) -> Option<Instant> {
+        let left = give_up.saturating_duration_since(Instant::now());
+        self.is_settled().then(|| give_up - LAST_MOMENT.min(left / 10))
     }
 
     fn verdict(&self, trailers: Option<&HeaderMap>) -> Verdict {

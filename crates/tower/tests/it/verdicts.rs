@@ -1,5 +1,7 @@
 //! The upstream's own verdict in `Oncekey-Outcome` (E11), and what a client is told of outcomes that a retry may settle (E7).
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use http::{HeaderMap, Response, StatusCode};
 use http_body_util::BodyExt;
@@ -7,8 +9,9 @@ use oncekey_core::policy::{OnUnknown, Policy};
 use oncekey_core::response::RecordedBody;
 use oncekey_core::{RecordedResponse, State};
 use oncekey_engine::{Probe, Probed};
+use parking_lot::Mutex;
 
-use crate::bodies::{TestBody, full, pieces};
+use crate::bodies::{TestBody, fed, full, pieces};
 use crate::harness::*;
 
 fn trusting(policy: &mut Policy) {
@@ -77,6 +80,41 @@ async fn a_trusted_verdict_goes_before_an_answer_cut_short() {
         let retry = world.head(order("k")).await;
         assert_eq!(problem(&retry), if runs == 1 { Some("response-not-stored") } else { None });
         assert_eq!(world.runs(), runs);
+    }
+}
+
+/// How an answer that stops in the middle is answered and recorded, with this verdict in its head.
+async fn stalled(outcome: &'static [&'static str]) -> (Option<String>, Option<State>) {
+    let setup = Setup::governed(|policy| {
+        trusting(policy);
+        policy.timing.upstream_timeout = MINUTE / 2;
+    });
+    let kept = Arc::new(Mutex::new(Vec::new()));
+    let stalling = {
+        let kept = Arc::clone(&kept);
+        move || {
+            let (feed, body) = fed();
+            feed.send(Ok("half of ".into())).expect("it is read");
+            kept.lock().push(feed);
+            told(200, outcome, body)
+        }
+    };
+    let world = setup.start(Upstream::answering(stalling)).await;
+    let first = world.head(order("k")).await;
+    let code = problem(&first).map(str::to_owned);
+    if code.is_none() {
+        let piece = first.into_body().frame().await.expect("a piece").expect("what came").into_data().expect("data");
+        assert_eq!(piece, Bytes::from("half of "));
+    }
+    (code, world.state("k").await)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_trusted_verdict_goes_before_the_end_of_the_executions_time() {
+    assert_eq!(stalled(&["completed"]).await, (None, Some(State::Completed)));
+    assert_eq!(stalled(&["failed"]).await, (None, Some(State::Failed)));
+    for outcome in [&[][..], &["unknown"]] {
+        assert_eq!(stalled(outcome).await, (Some("outcome-unknown".to_owned()), Some(State::Unknown)));
     }
 }
 
