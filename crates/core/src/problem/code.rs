@@ -200,14 +200,14 @@ impl Code {
                 "The operation is completed, but its response was not kept; look up its result instead of repeating it."
             }
             Self::UpstreamUnreachable => {
-                "The service behind could not be reached and nothing was executed; repeat the request as it is."
+                "The service behind could not be reached and this request was not executed; repeat it as it is."
             }
             Self::OutcomeUnknown => {
                 "The operation may have taken effect and nobody can tell yet: do not repeat it under a new key, \
                  but ask for its state by its operation id, or repeat it under the same key later."
             }
             Self::StoreUnavailable => {
-                "Nothing was executed, since it could not be recorded; repeat the request as it is in a moment."
+                "This request was not executed, since it could not be recorded; repeat it as it is in a moment."
             }
             Self::Overloaded => "Nothing was executed; repeat the request as it is in a moment.",
             Self::QuotaExceeded => {
