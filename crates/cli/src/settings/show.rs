@@ -1,6 +1,5 @@
 //! The effective configuration as a file that says the same, each line with its value's origin.
 
-use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use super::address::StoreUrl;
