@@ -116,7 +116,8 @@ async fn main() {
     migrate(&options).await.expect("migrated");
     let store = Arc::new(PostgresStore::open(options).await.expect("the store opens"));
     // A number that no earlier run has used.
-    let first = std::time::SystemTime::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_secs() as usize) << 24;
+    let since = std::time::SystemTime::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_secs());
+    let first = usize::try_from(since << 24).expect("an address has 64 bits");
     let next = Arc::new(AtomicUsize::new(first));
     for number in 0..1000 {
         store.claim(claim(number)).await.expect("there");

@@ -131,16 +131,26 @@ impl Failure {
         self.refused_with() == Some(&SqlState::LOCK_NOT_AVAILABLE)
     }
 
-    /// The error of a call of which nothing was applied: a reading, a statement that was refused, one never sent.
+    /// The error of a call of which nothing was applied: a reading, a statement that was refused, one never sent. A password
+    /// that is refused while the store is in use may be one that is just being changed, and a right that is missing be given
+    /// back: whoever has an outcome to record goes on trying (D3).
     pub(crate) fn not_applied(self) -> StoreError {
         match &self {
             Self::Corrupt { .. } | Self::Nameless { .. } => StoreError::Corrupt(self.into()),
+            _ => StoreError::NotApplied(self.into()),
+        }
+    }
+
+    /// The error of opening or migrating a database, where somebody can still be told that waiting won't help.
+    pub(crate) fn while_opening(self) -> StoreError {
+        match &self {
+            // The schema error itself is the source, for whoever wants to tell an old schema from a foreign table.
             Self::Schema(error) => StoreError::Misconfigured(error.clone().into()),
             Self::Roots { .. } | Self::Tls(_) => StoreError::Misconfigured(self.into()),
             Self::Postgres(error) | Self::Unreached(error) if is_misconfigured(error) => {
                 StoreError::Misconfigured(self.into())
             }
-            _ => StoreError::NotApplied(self.into()),
+            _ => self.not_applied(),
         }
     }
 

@@ -38,8 +38,8 @@ const LIST_OPEN: &str = list!(
     "WITH open AS MATERIALIZED ( \
          SELECT id FROM idempotency_keys WHERE unknown_since IS NOT NULL \
          UNION ALL SELECT id FROM idempotency_keys WHERE status = 'processing' AND deadline > \
-             (SELECT least(lapsed_until, coalesce($1, statement_timestamp())) - interval '1 minute' \
-              FROM idempotency_sweeps)) ",
+             coalesce((SELECT least(lapsed_until, coalesce($1, statement_timestamp())) - interval '1 minute' \
+              FROM idempotency_sweeps), '-infinity')) ",
     "open JOIN idempotency_keys AS k USING (id)",
     "($8 IS NULL OR k.status = $8 OR k.status = 'processing')"
 );

@@ -54,8 +54,8 @@ fn numbered(version: u32, step: &str) -> String {
 /// with a [`SchemaError`]. Where nothing is to be done, nothing but reading is asked of the role.
 pub async fn migrate(options: &PostgresOptions) -> Result<Migrated, StoreError> {
     let session =
-        Server::new(options.clone()).map(|server| Session::unhurried(&server)).map_err(Failure::not_applied)?;
-    take_steps(&session).await.map_err(Failure::not_applied)
+        Server::new(options.clone()).map(|server| Session::unhurried(&server)).map_err(Failure::while_opening)?;
+    take_steps(&session).await.map_err(Failure::while_opening)
 }
 
 async fn take_steps(session: &Session) -> Result<Migrated, Failure> {

@@ -23,6 +23,9 @@ use crate::error::Failure;
 use crate::row::At;
 use crate::{PostgresOptions, tls};
 
+/// How long a statement may take that reads or sweeps much.
+const LONG: Duration = Duration::from_mins(10);
+
 /// A parameter and its type: nothing is left to the server to guess.
 pub(crate) type Param<'a> = (&'a (dyn ToSql + Sync), Type);
 
@@ -103,7 +106,12 @@ impl Session {
         Self { server: Arc::clone(server), live: Mutex::default(), patience }
     }
 
-    /// One for statements that may take long.
+    /// One for statements that may take long, but not for ever: a server that hangs would stop all sweeping.
+    pub(crate) fn patient(server: &Arc<Server>) -> Self {
+        Self { patience: Some(LONG), ..Self::new(server) }
+    }
+
+    /// One for what takes as long as it takes: making an index.
     pub(crate) fn unhurried(server: &Arc<Server>) -> Self {
         Self { patience: None, ..Self::new(server) }
     }

@@ -29,7 +29,7 @@ pub struct PostgresStore {
     outcomes: Writer<RecordOutcome>,
     lookups: Vec<Session>,
     next: AtomicUsize,
-    /// For what may scan, and takes long.
+    /// For what may scan or wait: nothing that a request needs, nor the heartbeat, may stand behind it.
     scans: Session,
     place: String,
     /// Set once the index that counting goes by is there.
@@ -45,9 +45,9 @@ impl PostgresStore {
     pub async fn open(options: PostgresOptions) -> Result<Self, StoreError> {
         let place = options.place();
         let lookups = options.connections.saturating_sub(3).max(1);
-        let server = Server::new(options).map_err(Failure::not_applied)?;
-        let scans = Session::unhurried(&server);
-        schema::check(&scans).await.map_err(Failure::not_applied)?;
+        let server = Server::new(options).map_err(Failure::while_opening)?;
+        let scans = Session::patient(&server);
+        schema::check(&scans).await.map_err(Failure::while_opening)?;
         Ok(Self {
             claims: Writer::start(&server),
             outcomes: Writer::start(&server),
@@ -86,6 +86,9 @@ impl Store for PostgresStore {
             }
             // Gone in the moment between: then the claim is a first one, and made again.
             let Some(found) = self.found(id).await? else { continue };
+            if found.record.identity != claim.identity {
+                return Err(Failure::Corrupt { id, what: "two operations share the id" }.not_applied());
+            }
             match change::on_claim(Some((&found.record, found.owner_alive)), &claim, found.now) {
                 OnClaim::Own { attempt } => return Ok(Claimed::Granted { attempt, now: found.now }),
                 OnClaim::Held => return Ok(Claimed::Held(Box::new(found))),
@@ -158,11 +161,11 @@ impl Store for PostgresStore {
     }
 
     async fn resolve(&self, id: RecordId, resolution: Resolution) -> Result<Resolved, StoreError> {
-        operating::resolve(self.lookups(), id, &resolution).await.map_err(Failure::of_write)
+        operating::resolve(&self.scans, id, &resolution).await.map_err(Failure::of_write)
     }
 
     async fn purge(&self, id: RecordId) -> Result<Purged, StoreError> {
-        operating::purge(self.lookups(), id).await.map_err(Failure::of_write)
+        operating::purge(&self.scans, id).await.map_err(Failure::of_write)
     }
 
     async fn stats(&self) -> Result<Stats, StoreError> {

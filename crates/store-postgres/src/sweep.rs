@@ -28,7 +28,7 @@ macro_rules! mark {
 /// Those past their own deadline, from a little before where the last sweep came to.
 const MARK_OVERDUE: &str = mark!(
     "FROM idempotency_keys AS k WHERE k.status = 'processing' AND k.deadline <= $1 AND k.deadline > \
-         (SELECT least(lapsed_until, $1) - interval '1 minute' FROM idempotency_sweeps) ORDER BY k.deadline"
+         coalesce((SELECT least(lapsed_until, $1) - interval '1 minute' FROM idempotency_sweeps), '-infinity') ORDER BY k.deadline"
 );
 
 /// Those of owners that are gone. Earlier ones are overdue.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use oncekey_core::PromiseClass;
 use oncekey_store::{Claim, Claimed, Store, StoreError};
 use oncekey_store_postgres::PostgresStore;
 use oncekey_store_test::{granted, samples, written};
@@ -148,6 +149,29 @@ async fn crashes_lose_nothing_that_was_acknowledged() {
     granted(&store.claim(claim("k")).await);
 }
 
+/// Fifty claims are granted and the server crashes at once: all are there afterwards. The negative control shows that the crash
+/// bites: where commits don't wait for the log, some are gone, and the store had said so (G1).
+#[tokio::test]
+async fn a_crash_takes_only_what_the_promise_gave_up() {
+    for (setting, class) in [("on", PromiseClass::AtMostOnce), ("off", PromiseClass::BestEffort)] {
+        let settings = format!("fsync = on\nwal_writer_delay = 10s\nsynchronous_commit = {setting}\n");
+        let server = spawn_blocking(move || PostgresServer::start_with(Release::V15, &settings, &[]));
+        let server = Arc::new(server.await.expect("no panic").expect("starts"));
+        let database = migrated(&server).await;
+        server.execute(&database, "CHECKPOINT").await.expect("the tables are on disk");
+        let store = PostgresStore::open(options(&server.url(&database)).with_clock(clock())).await.expect("opens");
+        assert_eq!(store.promise().await.expect("a promise").class, class);
+        for n in 0..50 {
+            granted(&store.claim(claim(&format!("key-{n}"))).await);
+        }
+        let crashed = server.clone();
+        spawn_blocking(move || crashed.crash()).await.expect("no panic").expect("crashed and back");
+        let ids: Vec<_> = (0..50).map(|n| claim(&format!("key-{n}")).identity.id()).collect();
+        let left = store.peek(&ids).await.expect("peeked").len();
+        assert_eq!(left == 50, setting == "on", "synchronous_commit = {setting}: {left} of 50 are left");
+    }
+}
+
 /// What waiting doesn't help is told from what it does.
 #[tokio::test]
 async fn what_is_misconfigured_is_told_as_such() {
@@ -167,6 +191,34 @@ async fn what_is_misconfigured_is_told_as_such() {
     let nobody = oncekey_testkit::free_address().expect("an address");
     let answer = PostgresStore::open(options(&PostgresServer::url_by(nobody, &database))).await;
     assert!(matches!(answer, Err(StoreError::NotApplied(_))), "{answer:?}");
+}
+
+/// A role that is refused for a while (its password is being changed, say) costs its calls, but nothing is given up: whoever
+/// repeats an outcome gets it recorded in the end (D3).
+#[tokio::test]
+async fn a_role_that_is_refused_for_a_while_is_no_lasting_fault() {
+    let database = migrated(&OLD).await;
+    let (role, grant) = (format!("{database}_app"), "GRANT ALL ON ALL TABLES IN SCHEMA public TO");
+    let made =
+        format!("CREATE ROLE {role} LOGIN; {grant} {role}; GRANT USAGE ON SEQUENCE idempotency_claims TO {role}");
+    OLD.execute(&database, &made).await.expect("a role");
+    let url = OLD.url(&database).replace("postgres@", &format!("{role}@"));
+    let store = PostgresStore::open(options(&url).with_clock(clock())).await.expect("opens");
+    let mine = claim("k");
+    granted(&store.claim(mine.clone()).await);
+    let cut = format!(
+        "ALTER ROLE {role} NOLOGIN; \
+         SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = '{role}'"
+    );
+    OLD.execute(&database, &cut).await.expect("locked out");
+    // The first call may find its connection broken in its hands.
+    let _ = store.record(mine.identity.id(), mine.token, samples::completed("x")).await;
+    let refused = store.record(mine.identity.id(), mine.token, samples::completed("x")).await;
+    assert!(matches!(refused, Err(StoreError::NotApplied(_))), "{refused:?}");
+    let opened = PostgresStore::open(options(&url)).await;
+    assert!(matches!(opened, Err(StoreError::Misconfigured(_))), "who opens it is told: {opened:?}");
+    OLD.execute(&database, &format!("ALTER ROLE {role} LOGIN")).await.expect("let in again");
+    written(&store.record(mine.identity.id(), mine.token, samples::completed("x")).await);
 }
 
 /// Flipped bits are never taken for an absent record, and keep neither a sweep nor a purge from their work.

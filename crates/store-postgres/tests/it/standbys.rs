@@ -68,12 +68,20 @@ async fn a_claim_that_is_on_no_standby_is_not_granted() {
 
     let claim = samples::claim(&samples::identity("acc-1", "k"), samples::owner());
     let cancel = "DO $$ BEGIN \
-        WHILE NOT EXISTS (SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep') LOOP \
+        WHILE NOT EXISTS (SELECT FROM pg_stat_activity \
+            WHERE CASE WHEN wait_event = 'SyncRep' THEN pg_cancel_backend(pid) ELSE FALSE END) LOOP \
             PERFORM pg_sleep(0.01); PERFORM pg_stat_clear_snapshot(); END LOOP; END $$";
     let (answer, cancelled) = tokio::join!(store.claim(claim.clone()), server.execute(&database, cancel));
     cancelled.expect("a wait was ended");
     assert!(matches!(answer, Err(StoreError::MayHaveBeenApplied(_))), "{answer:?}");
-    let there = store.read(claim.identity.id()).await.expect("read").expect("committed, and so seen by all");
+    let seen = async {
+        loop {
+            if let Some(found) = store.read(claim.identity.id()).await.expect("read") {
+                break found;
+            }
+        }
+    };
+    let there = tokio::time::timeout(PATIENCE, seen).await.expect("committed, and so seen by all");
     assert_eq!(there.record.token, claim.token, "who only looked would take it for granted");
     for _ in 0..2 {
         let again = store.claim(claim.clone()).await;
