@@ -6,6 +6,7 @@
 //! gateway that breaks the rule (see `oncekey_engine::fault`), which the same judge must find guilty.
 
 mod barrier;
+mod cut_stores;
 mod draining;
 mod full_disk;
 mod hang_ups;

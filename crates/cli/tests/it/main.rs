@@ -7,3 +7,4 @@ mod explaining;
 mod faults;
 mod gateway;
 mod manual;
+mod server;

@@ -11,6 +11,7 @@ use tokio::task::JoinSet;
 
 use super::history::{History, SCOPE, Tally, assert_caught};
 use super::site::{Gateway, Records, Site};
+use crate::server::SERVER;
 
 /// Kills at each moment.
 const ROUNDS: usize = 48;
@@ -238,6 +239,29 @@ async fn control_a_lapsed_claim_that_is_executed_again_is_caught() {
     {
         assert_caught(round(moment, number, broken).await, "executed 2 times");
     }
+}
+
+async fn round_on_a_server(moment: Moment, number: usize, broken: Broken) -> Result<Tally, String> {
+    Round::new(moment, number, Site::on_server(SERVER.address()).await).run(number, broken).await
+}
+
+/// The same moments on PostgreSQL.
+#[tokio::test]
+async fn a_gateway_killed_on_postgresql_executes_nothing_twice() {
+    let places = ["before_claim", "after_claim", "before_record", "before_reply"];
+    for moment in places.map(Moment::At).into_iter().chain([Moment::Sent, Moment::Load]) {
+        let rounds = (0..4).map(|number| round_on_a_server(moment, number, Broken::default()));
+        for (number, judged) in join_all(rounds).await.into_iter().enumerate() {
+            let tally = judged.unwrap_or_else(|why| panic!("{moment:?}, round {number}: {why}"));
+            assert_eq!((tally.completed + tally.unknown, tally.unavailable), (tally.keys, 0), "{moment:?}: {tally:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn control_a_lapsed_claim_that_is_executed_again_on_postgresql_is_caught() {
+    let broken = Broken { successor: "execute_lapsed", ..Broken::default() };
+    assert_caught(round_on_a_server(Moment::Sent, 0, broken).await, "executed 2 times");
 }
 
 /// The owner is killed while the upstream works and a client of another gateway waits for the same.

@@ -1,4 +1,4 @@
-//! A database file, an upstream in front of it all, and the gateways that are started, killed and paused on them.
+//! A database (a file, unless said otherwise), an upstream in front of it all, and the gateways that are started, killed and paused on them.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -8,7 +8,9 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
-use oncekey_testkit::{Answer, Call, Client, CountingUpstream, Options, PATIENCE, Process, TempDir, scratch_dir};
+use oncekey_testkit::{
+    Answer, Call, Client, CountingUpstream, Options, PATIENCE, PostgresServer, Process, TempDir, scratch_dir,
+};
 use serde_json::Value;
 
 use super::history::SCOPE;
@@ -16,9 +18,11 @@ use super::history::SCOPE;
 /// Between two looks at what has no event.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
-/// One database file and one upstream.
+/// One store and one upstream.
 pub(super) struct Site {
     directory: TempDir,
+    /// The store's URL, where it isn't a file of the directory's.
+    server: Option<String>,
     pub(super) upstream: CountingUpstream,
     /// Which HTTP the upstream speaks, as the setting says it.
     http: &'static str,
@@ -34,7 +38,17 @@ impl Site {
     }
 
     fn of(upstream: CountingUpstream, http: &'static str) -> Self {
-        Self { directory: scratch_dir().expect("a directory"), upstream, http }
+        Self { directory: scratch_dir().expect("a directory"), server: None, upstream, http }
+    }
+
+    /// A site whose gateways share a database on a server, which they reach by an address of their own: a proxy's, or its own.
+    pub(super) async fn on_server(address: SocketAddr) -> Self {
+        let database = crate::server::database().await;
+        Self { server: Some(PostgresServer::url_by(address, &database)), ..Self::new().await }
+    }
+
+    fn store(&self) -> String {
+        self.server.clone().unwrap_or_else(|| format!("sqlite:{}", self.file().display()))
     }
 
     /// A site whose upstream executes a key as often as it is asked to, with one effect.
@@ -48,7 +62,7 @@ impl Site {
     /// lapse, and no sweeping of its own accord.
     pub(super) fn gateway(&self) -> Plan {
         let plan = Plan { environment: BTreeMap::new(), shell: None };
-        plan.set("store", &format!("sqlite:{}", self.file().display()))
+        plan.set("store", &self.store())
             .set("upstream", &self.upstream.url())
             .set("upstream_http", self.http)
             .set("lease", "1s")
@@ -62,7 +76,7 @@ impl Site {
 
     /// What the records say, asked of no gateway: key by key.
     pub(super) fn records(&self) -> Records {
-        let store = format!("sqlite:{}", self.file().display());
+        let store = self.store();
         let listed = Command::new(env!("CARGO_BIN_EXE_oncekey"))
             .args(["records", "list", "--json", "--store", &store])
             .env_clear()

@@ -1,20 +1,17 @@
 //! Gateways that share a PostgreSQL server: one execution among them, whichever of them is asked, killed, or cut off.
 
 use std::process::Output;
-use std::sync::LazyLock;
 
 use oncekey_testkit::{CountingUpstream, PostgresServer, Release, free_address};
 use serde_json::Value;
 use tokio::task::{JoinSet, spawn_blocking};
 
 use super::stand::{Gateway, oncekey, order, until};
-
-static SERVER: LazyLock<PostgresServer> =
-    LazyLock::new(|| PostgresServer::start(Release::V15).expect("PostgreSQL 15 starts"));
+use crate::server::{self, SERVER};
 
 /// The URL of a new database.
 async fn database() -> String {
-    SERVER.url(&SERVER.database().await.expect("a new database"))
+    SERVER.url(&server::database().await)
 }
 
 const SETTINGS: &str = "lease = \"1s\"\n[defaults]\nwait = \"20s\"\n";
@@ -57,18 +54,19 @@ async fn two_nodes_execute_each_key_once() {
 /// A duplicate that another node executes is woken by the outcome.
 #[tokio::test]
 async fn a_duplicate_waits_for_another_nodes_outcome() {
-    let (upstream, store) = (CountingUpstream::start().await, database().await);
-    let one = Gateway::on_server(&store, &upstream.url(), SETTINGS).await;
-    let two = Gateway::on_server(&store, &upstream.url(), SETTINGS).await;
+    let upstream = CountingUpstream::start().await;
+    let database = server::database().await;
+    let one = Gateway::on_server(&SERVER.url(&database), &upstream.url(), SETTINGS).await;
+    let two = Gateway::on_server(&SERVER.url(&database), &upstream.url(), SETTINGS).await;
     let slow = order("slow").header("x-test-gate", "slow");
+    // The server sees when the other node looks after a record for a waiter.
+    let looked = "DO $$ BEGIN WHILE NOT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() \
+        AND pid <> pg_backend_pid() AND query LIKE '%AS wanted%') LOOP \
+        PERFORM pg_sleep(0.01); PERFORM pg_stat_clear_snapshot(); END LOOP; END $$";
     let asking = async {
         upstream.arrived(1).await;
         let (duplicate, ()) = tokio::join!(two.send(&slow), async {
-            until("a waiter", || async {
-                let metrics = text(&two.ask("/metrics").await.body);
-                metrics.contains("oncekey_waiters 1").then_some(())
-            })
-            .await;
+            SERVER.execute(&database, looked).await.expect("it looks");
             upstream.open("slow");
         });
         duplicate
@@ -159,7 +157,7 @@ async fn the_schema_is_made_and_printed_and_the_password_is_not() {
 /// Each reason why a store can't be used has its exit code and names what is wrong.
 #[tokio::test]
 async fn a_server_that_cannot_be_used_ends_the_program_with_the_reason() {
-    let foreign = SERVER.database().await.expect("a new database");
+    let foreign = server::database().await;
     SERVER.execute(&foreign, "CREATE TABLE idempotency_keys (id INTEGER)").await.expect("theirs");
     let nobody = free_address().expect("an address");
     let empty = database().await;
