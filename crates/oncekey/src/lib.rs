@@ -29,6 +29,9 @@
 //! `MemoryStore` forgets everything when the process ends. For records that survive it, take the feature `sqlite` and
 #![cfg_attr(feature = "sqlite", doc = "[`sqlite::open`].")]
 #![cfg_attr(not(feature = "sqlite"), doc = "`sqlite::open`.")]
+//! For records that many processes share, take `postgres` and
+#![cfg_attr(feature = "postgres", doc = "[`postgres::open`].")]
+#![cfg_attr(not(feature = "postgres"), doc = "`postgres::open`.")]
 //!
 //! # The one decision, and its price
 //!

@@ -83,7 +83,7 @@ async fn an_outcome_whose_acknowledgement_is_lost_is_found_again() {
 async fn a_server_that_falls_silent_is_given_up() {
     let database = migrated(&OLD).await;
     let proxy = FaultProxy::start(OLD.address()).await;
-    let store = behind(&proxy, &database, Duration::from_millis(500)).await;
+    let store = behind(&proxy, &database, Duration::from_secs(2)).await;
     granted(&store.claim(claim("first")).await);
     store.read(claim("first").identity.id()).await.expect("a reading");
     proxy.blackhole();

@@ -60,7 +60,7 @@ async fn a_claim_that_is_on_no_standby_is_not_granted() {
     let server = spawn_blocking(|| PostgresServer::start(Release::V15)).await.expect("no panic").expect("starts");
     let database = migrated(&server).await;
     let mut options = options(&server.url(&database)).with_clock(clock());
-    options.patience = Duration::from_secs(1);
+    options.patience = Duration::from_secs(2);
     let store = PostgresStore::open(options).await.expect("opens");
     let require = "ALTER SYSTEM SET synchronous_standby_names = 'nobody'";
     server.execute(&database, require).await.expect("set");
