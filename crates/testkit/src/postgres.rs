@@ -16,6 +16,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::process::geteuid;
+use tempfile::TempDir;
 use tokio_postgres::NoTls;
 
 use crate::free_address;
@@ -71,9 +72,27 @@ impl PostgresServer {
             file.write_all(content)?;
             give(&data.join(name))?;
         }
+        Self::run(programs, directory, settings)
+    }
+
+    /// Makes a standby of this server, which streams from it under the name `name`, and waits until it takes connections. Blocks.
+    /// Its settings are this server's of the moment. Only for releases that bring `pg_basebackup`.
+    pub fn standby(&self, name: &str) -> io::Result<Self> {
+        let directory = crate::scratch_dir()?;
+        give(directory.path())?;
+        let from = format!("host=127.0.0.1 port={} user=postgres application_name={name}", self.address.port());
+        let mut copy = unprivileged(&self.programs.join("pg_basebackup"));
+        run(copy.args(["-R", "-c", "fast", "-d", &from, "-D"]).arg(directory.path().join("data")))?;
+        Self::run(self.programs.clone(), directory, "")
+    }
+
+    /// Starts the cluster in `directory/data`.
+    fn run(programs: PathBuf, directory: TempDir, settings: &str) -> io::Result<Self> {
         let address = free_address()?;
         let place = format!("port = {}\nunix_socket_directories = '{}'\n", address.port(), directory.path().display());
-        let mut configuration = fs::OpenOptions::new().append(true).open(data.join("postgresql.conf"))?;
+        let configuration = directory.path().join("data/postgresql.conf");
+        let mut configuration = fs::OpenOptions::new().append(true).open(configuration)?;
+        // Of several lines about one setting the last counts.
         write!(configuration, "\n{SETTINGS}{place}{settings}\n")?;
         let watched = Watched::postgres(directory)?;
         let server = Self { programs, address, databases: AtomicU32::new(0), watched };
@@ -130,7 +149,17 @@ impl PostgresServer {
         self.control(&["stop", "-m", "fast"])
     }
 
-    /// Starts it again after [`stop`](Self::stop). Blocks.
+    /// Crashes it for good. Blocks.
+    pub fn kill(&self) -> io::Result<()> {
+        self.control(&["stop", "-m", "immediate"])
+    }
+
+    /// Lets a standby become a server of its own, as a failover does. Blocks.
+    pub fn promote(&self) -> io::Result<()> {
+        self.control(&["promote"])
+    }
+
+    /// Starts it again after it was ended. Blocks.
     pub fn restart(&self) -> io::Result<()> {
         self.control(&["start"])
     }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use oncekey_core::PromiseClass;
-use oncekey_store::{Store, StoreError};
+use oncekey_core::{PromiseClass, RecordId};
+use oncekey_store::{Claimed, Store, StoreError};
 use oncekey_store_postgres::PostgresStore;
 use oncekey_store_test::{granted, samples};
 use oncekey_testkit::{PATIENCE, PostgresServer, Release};
@@ -100,4 +100,101 @@ async fn a_claim_that_is_on_no_standby_is_not_granted() {
         }
     };
     granted(&tokio::time::timeout(PATIENCE, settled).await.expect("it settles"));
+}
+
+/// A server with a standby.
+struct Pair {
+    primary: Arc<PostgresServer>,
+    standby: Arc<PostgresServer>,
+    database: String,
+}
+
+impl Pair {
+    async fn start() -> Self {
+        let primary = spawn_blocking(|| PostgresServer::start_with(Release::V15, "fsync = on", &[])).await;
+        let primary = Arc::new(primary.expect("no panic").expect("starts"));
+        let database = migrated(&primary).await;
+        let of = primary.clone();
+        let standby = spawn_blocking(move || of.standby("second")).await.expect("no panic").expect("streams");
+        Self { primary, standby: Arc::new(standby), database }
+    }
+
+    /// A store that knows both hosts, the standby first.
+    async fn open(&self) -> PostgresStore {
+        let hosts = format!("{},{}", self.standby.address(), self.primary.address());
+        let url = format!("postgres://postgres@{hosts}/{}", self.database);
+        PostgresStore::open(options(&url).with_clock(clock())).await.expect("opens")
+    }
+
+    /// Waits until the store promises this.
+    async fn promises(&self, store: &PostgresStore, class: PromiseClass) {
+        let promised = async {
+            while store.promise().await.expect("a promise").class != class {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, promised).await.expect("it promises that");
+    }
+
+    async fn blocking(server: &Arc<PostgresServer>, what: fn(&PostgresServer) -> std::io::Result<()>) {
+        let server = server.clone();
+        spawn_blocking(move || what(&server)).await.expect("no panic").expect("done");
+    }
+}
+
+/// Grants thirty claims and gives their ids.
+async fn thirty(store: &PostgresStore) -> Vec<RecordId> {
+    let mut ids = Vec::new();
+    for n in 0..30 {
+        let claim = samples::claim(&samples::identity("acc-1", &format!("key-{n}")), samples::owner());
+        granted(&store.claim(claim.clone()).await);
+        ids.push(claim.identity.id());
+    }
+    ids
+}
+
+/// The server crashes and its synchronous standby takes over: the same store finds it, and every claim is there.
+#[tokio::test]
+async fn a_failover_to_a_synchronous_standby_loses_no_claim() {
+    let pair = Pair::start().await;
+    let store = pair.open().await;
+    pair.promises(&store, PromiseClass::AtMostOnceUntilFailover).await;
+    for sql in ["ALTER SYSTEM SET synchronous_standby_names = 'second'", "SELECT pg_reload_conf()"] {
+        pair.primary.execute(&pair.database, sql).await.expect("set");
+    }
+    pair.promises(&store, PromiseClass::AtMostOnce).await;
+    let ids = thirty(&store).await;
+    Pair::blocking(&pair.primary, PostgresServer::kill).await;
+    Pair::blocking(&pair.standby, PostgresServer::promote).await;
+    assert_eq!(store.peek(&ids).await.expect("peeked").len(), 30);
+    let again = samples::claim(&samples::identity("acc-1", "key-0"), samples::owner());
+    let held = async {
+        loop {
+            match store.claim(again.clone()).await {
+                // The writer's connection was to the server that is gone.
+                Err(StoreError::MayHaveBeenApplied(_) | StoreError::NotApplied(_)) => {}
+                answer => break answer,
+            }
+        }
+    };
+    held_by_another(&tokio::time::timeout(PATIENCE, held).await.expect("an answer"));
+}
+
+fn held_by_another(answer: &Result<Claimed, StoreError>) {
+    assert!(matches!(answer, Ok(Claimed::Held(_))), "{answer:?}");
+}
+
+/// The control: a standby that commits don't wait for, cut off when the claims were made, takes over without them. The class had
+/// said so.
+#[tokio::test]
+async fn control_a_failover_to_an_asynchronous_standby_loses_claims() {
+    let pair = Pair::start().await;
+    let store = pair.open().await;
+    pair.promises(&store, PromiseClass::AtMostOnceUntilFailover).await;
+    Pair::blocking(&pair.standby, PostgresServer::stop).await;
+    let ids = thirty(&store).await;
+    Pair::blocking(&pair.primary, PostgresServer::kill).await;
+    Pair::blocking(&pair.standby, PostgresServer::restart).await;
+    Pair::blocking(&pair.standby, PostgresServer::promote).await;
+    assert_eq!(store.peek(&ids).await.expect("peeked").len(), 0);
 }
