@@ -116,8 +116,7 @@ impl<'a> Explained<'a> {
     /// What is wrong with the body of a keyed request.
     fn wrong_body(&self, max: u64) -> Option<Problem> {
         let Some(body) = &self.body else {
-            let detail = "Send the whole request again: the body was cut short or is framed wrongly.";
-            return Some(Problem::because(Code::RequestInvalid, detail));
+            return Some(Problem::body_incomplete("the body was cut short or is framed wrongly"));
         };
         if body.len() as u64 > max {
             return Some(Problem::body_too_large(max));

@@ -24,6 +24,8 @@ pub struct Problem {
     pub operation_id: Option<RecordId>,
     /// Status of the response that was not kept (R5).
     pub original_status: Option<StatusCode>,
+    /// Whether repeating helps: [`Code::retry`], unless it is known better.
+    pub retry: Retry,
     /// Whether the same request may be answered otherwise in a while, so that `Retry-After` says when.
     pub passes: bool,
 }
@@ -36,7 +38,22 @@ impl Problem {
 
     /// A problem with a detail of its own.
     pub fn because(code: Code, detail: impl Into<String>) -> Self {
-        Self { code, detail: detail.into(), operation_id: None, original_status: None, passes: code.passes() }
+        let (detail, retry, passes) = (detail.into(), code.retry(), code.passes());
+        Self { code, detail, operation_id: None, original_status: None, retry, passes }
+    }
+
+    /// The same problem of a request that is to be repeated as it is. A request that was refused before anyone looked for its
+    /// record may be the retry of one that was executed: told to take a new key, its client would have it executed again.
+    #[must_use]
+    pub fn to_repeat(self) -> Self {
+        Self { retry: Retry::SameKey, ..self }
+    }
+
+    /// `request-invalid` for a body that did not arrive whole; `why` says how.
+    pub fn body_incomplete(why: &str) -> Self {
+        let detail =
+            format!("Send the whole request again under the same key: {why}, so this time nothing was executed.");
+        Self::because(Code::RequestInvalid, detail).to_repeat()
     }
 
     /// `key-missing`, naming the field that was looked for (K6).
@@ -111,7 +128,7 @@ impl Problem {
             json.number("status", style.status(self.code).as_u16());
             json.text("detail", &self.detail);
             json.text("code", self.code.as_str());
-            json.text("retry", self.code.retry().as_str());
+            json.text("retry", self.retry.as_str());
         }
         if let Some(id) = self.operation_id {
             json.text("operation_id", &id.to_string());

@@ -63,7 +63,8 @@ pub(crate) fn verdict(
 }
 
 /// The HTTP status that is nearest to a gRPC one (as google.rpc.Code has it, but for 1: a call that was cancelled while it ran
-/// may have taken effect, as one may whose deadline passed).
+/// may have taken effect, as one may whose deadline passed; and for 8: servers give it too when an answer turns out larger than
+/// they may send, after the call was executed, so only a pushback makes it a promise that nothing was).
 fn nearest(code: u16) -> Option<StatusCode> {
     Some(match code {
         0 => StatusCode::OK,
@@ -73,28 +74,27 @@ fn nearest(code: u16) -> Option<StatusCode> {
         5 => StatusCode::NOT_FOUND,
         6 | 10 => StatusCode::CONFLICT,
         7 => StatusCode::FORBIDDEN,
-        8 => StatusCode::TOO_MANY_REQUESTS,
         12 => StatusCode::NOT_IMPLEMENTED,
-        14 => StatusCode::SERVICE_UNAVAILABLE,
+        8 | 14 => StatusCode::SERVICE_UNAVAILABLE,
         16 => StatusCode::UNAUTHORIZED,
         _ => return None,
     })
 }
 
 /// The gRPC status of a problem; the only place where it is chosen.
-const fn status_of(code: Code) -> u16 {
+const fn status_of(problem: &Problem) -> u16 {
     const UNKNOWN: u16 = 2;
     const INVALID_ARGUMENT: u16 = 3;
     const RESOURCE_EXHAUSTED: u16 = 8;
     const FAILED_PRECONDITION: u16 = 9;
     const UNAVAILABLE: u16 = 14;
     const DATA_LOSS: u16 = 15;
-    match code {
+    match problem.code {
         Code::OutcomeUnknown => UNKNOWN,
         Code::KeyReused => FAILED_PRECONDITION,
-        Code::BodyTooLarge => RESOURCE_EXHAUSTED,
+        Code::BodyTooLarge | Code::QuotaExceeded => RESOURCE_EXHAUSTED,
         Code::RecordUnreadable => DATA_LOSS,
-        _ => match code.retry() {
+        _ => match problem.retry {
             Retry::SameKey => UNAVAILABLE,
             Retry::NewKey => INVALID_ARGUMENT,
             Retry::Never => FAILED_PRECONDITION,
@@ -111,7 +111,7 @@ pub(crate) fn problem_response(problem: &Problem, own: &OwnAnswers, retry_after:
     let (mut head, body) = own_answers::problem_response(problem, &own, Some(retry_after)).into_parts();
     head.status = StatusCode::OK;
     head.headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
-    head.headers.insert(STATUS, HeaderValue::from(status_of(problem.code)));
+    head.headers.insert(STATUS, HeaderValue::from(status_of(problem)));
     head.headers.insert(MESSAGE, percent_encoded(&problem.detail));
     if let Some(json) = body.whole_bytes().and_then(|json| HeaderValue::from_bytes(json).ok()) {
         head.headers.insert(PROBLEM_JSON, json);
@@ -151,10 +151,10 @@ mod tests {
         for code in ["0", "2", "3", "5", "6", "9", "10", "11", "12", "13", "15"] {
             assert_eq!(by_code(code), Verdict::Completed, "{code}");
         }
-        for code in ["7", "8", "16"] {
+        for code in ["7", "16"] {
             assert_eq!(by_code(code), Verdict::Failed, "{code}");
         }
-        for code in ["1", "4", "14", "17", "-1", "", "ok"] {
+        for code in ["1", "4", "8", "14", "17", "-1", "", "ok"] {
             assert_eq!(by_code(code), Verdict::Unknown, "{code}");
         }
         assert_eq!(judged(&spoken, &[]), Verdict::Unknown, "cut off");
@@ -168,15 +168,21 @@ mod tests {
             ("grpc-retry-pushback-ms", "-1", Verdict::Unknown),
             ("retry-after", "1", Verdict::Failed),
         ] {
-            assert_eq!(judged(&spoken, &[("grpc-status", "14"), (field, value)]), verdict, "{field}: {value}");
+            for code in ["8", "14"] {
+                assert_eq!(
+                    judged(&spoken, &[("grpc-status", code), (field, value)]),
+                    verdict,
+                    "{code} {field}: {value}"
+                );
+            }
         }
     }
 
     #[test]
     fn the_head_is_judged_where_no_trailers_come_and_other_answers_by_http() {
-        assert_eq!(judged(&[("content-type", "application/grpc"), ("grpc-status", "8")], &[]), Verdict::Failed);
+        assert_eq!(judged(&[("content-type", "application/grpc"), ("grpc-status", "7")], &[]), Verdict::Failed);
         assert_eq!(judged(&[("content-type", "application/grpc-web"), ("grpc-status", "8")], &[]), Verdict::Completed);
-        let said = fields(&[("content-type", "application/grpc"), ("grpc-status", "8")]);
+        let said = fields(&[("content-type", "application/grpc"), ("grpc-status", "7")]);
         let spoken = fields(&[("content-type", "application/grpc")]);
         for (status, head, expected) in [
             (StatusCode::UNAUTHORIZED, &spoken, Verdict::Failed),
@@ -199,12 +205,13 @@ mod tests {
 
     #[test]
     fn each_problem_has_the_status_that_says_whether_to_repeat_it() {
-        let statuses: Vec<_> = Code::ALL.iter().map(|code| (code.as_str(), status_of(*code))).collect();
+        let statuses: Vec<_> = Code::ALL.iter().map(|code| (code.as_str(), status_of(&Problem::new(*code)))).collect();
         for (code, status) in [
             ("key-missing", 3),
             ("key-reused", 9),
             ("in-progress", 14),
             ("body-too-large", 8),
+            ("quota-exceeded", 8),
             ("response-not-stored", 9),
             ("outcome-unknown", 2),
             ("store-unavailable", 14),
@@ -212,6 +219,7 @@ mod tests {
         ] {
             assert!(statuses.contains(&(code, status)), "{code}");
         }
+        assert_eq!(status_of(&Problem::body_incomplete("it was cut short")), 14);
         assert_eq!(percent_encoded("a 100% caf\u{e9}\n"), "a 100%25 caf%C3%A9%0A");
     }
 }

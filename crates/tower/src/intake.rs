@@ -49,7 +49,7 @@ where
     let mut gathered = Gathered::new(hint.exact(), max);
     let reading = async |body: Pin<&mut B>, gathered: &mut Gathered, pause: u64| {
         let read = timeout(patience, gather(body, gathered, max, pause)).await;
-        read.map_err(|_| invalid("the body did not arrive in time"))?
+        read.map_err(|_| Problem::body_incomplete("the body did not arrive in time"))?
     };
     let ended = hint.exact().is_none() && reading(body.as_mut(), &mut gathered, UNCOUNTED).await?;
     let size = if ended { gathered.len() } else { hint.exact().unwrap_or(max) };
@@ -69,7 +69,9 @@ where
     while gathered.len() <= pause {
         let Some(frame) = body.frame().await else { return Ok(true) };
         // Trailers of a keyed request are dropped: its framing towards the upstream is ours (H1).
-        let Ok(data) = frame.map_err(|_| invalid("the body was cut short or is framed wrongly"))?.into_data() else {
+        let Ok(data) =
+            frame.map_err(|_| Problem::body_incomplete("the body was cut short or is framed wrongly"))?.into_data()
+        else {
             continue;
         };
         if gathered.len() + data.len() as u64 > max {
@@ -78,9 +80,4 @@ where
         gathered.push(&data);
     }
     Ok(false)
-}
-
-fn invalid(why: &str) -> Problem {
-    let detail = format!("Send the whole request again: {why}, and nothing was executed.");
-    Problem::because(Code::RequestInvalid, detail)
 }

@@ -28,12 +28,24 @@ type Read = dyn Fn(&request::Parts) -> Result<Option<String>, InvalidScope> + Se
 #[error("{detail}")]
 pub struct InvalidScope {
     detail: String,
+    of_credential: bool,
 }
 
 impl InvalidScope {
     /// `detail` is what the client gets to read: a plain sentence that says what to do. It mustn't hold a credential (P2).
     pub fn because(detail: impl Into<String>) -> Self {
-        Self { detail: detail.into() }
+        Self { detail: detail.into(), of_credential: false }
+    }
+
+    /// The credential that proves the scope isn't believed: it has expired, say. With a fresh one the same request is good, and
+    /// since it may be the retry of one that was executed, its client is told to keep the key (`retry` is `same-key`).
+    pub fn credential(detail: impl Into<String>) -> Self {
+        Self { detail: detail.into(), of_credential: true }
+    }
+
+    fn into_problem(self) -> Problem {
+        let problem = Problem::because(Code::ScopeInvalid, self.detail);
+        if self.of_credential { problem.to_repeat() } else { problem }
     }
 }
 
@@ -53,7 +65,7 @@ impl ScopeReader {
     }
 
     fn scope(&self, head: &request::Parts) -> Result<Option<Scope>, Problem> {
-        let value = (self.read)(head).map_err(|invalid| Problem::because(Code::ScopeInvalid, invalid.detail))?;
+        let value = (self.read)(head).map_err(InvalidScope::into_problem)?;
         match value.map(|value| Scope::new(&self.source, &value)) {
             None | Some(Err(ScopeError::Empty)) => Ok(None),
             Some(Ok(scope)) => Ok(Some(scope)),

@@ -167,7 +167,7 @@ fn problem(
     safe: bool,
 ) -> Response<ResponseBody> {
     if body_broken {
-        return refusals.request_invalid("the body broke off or broke its framing");
+        return refusals.body_incomplete();
     }
     let proven = NotExecuted::find(error).is_some();
     let causes: Vec<String> = causes(error).map(ToString::to_string).collect();

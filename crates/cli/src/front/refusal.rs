@@ -26,23 +26,28 @@ impl Default for Refusals {
 impl Refusals {
     /// A request that breaks the rules of HTTP itself (H1). `detail` says which.
     pub(super) fn request_invalid(&self, detail: &str) -> Response<ResponseBody> {
-        self.problem(Code::RequestInvalid, detail)
+        self.problem(&Problem::because(Code::RequestInvalid, detail))
+    }
+
+    /// A request whose body broke off, or broke its framing.
+    pub(super) fn body_incomplete(&self) -> Response<ResponseBody> {
+        self.problem(&Problem::body_incomplete("the body was cut short or is framed wrongly"))
     }
 
     /// Nothing was executed, or the method is safe to repeat (E6).
     pub(super) fn upstream_unreachable(&self) -> Response<ResponseBody> {
         let detail = "The upstream gave no answer and nothing took effect; repeat the request as it is.";
-        self.problem(Code::UpstreamUnreachable, detail)
+        self.problem(&Problem::because(Code::UpstreamUnreachable, detail))
     }
 
     /// The request was sent and its answer was lost (E7); no record was kept, so repeating it may execute it again.
     pub(super) fn outcome_unknown(&self) -> Response<ResponseBody> {
         let detail =
             "The upstream may have executed the request, but its answer was lost; find out before you repeat it.";
-        self.problem(Code::OutcomeUnknown, detail)
+        self.problem(&Problem::because(Code::OutcomeUnknown, detail))
     }
 
-    fn problem(&self, code: Code, detail: &str) -> Response<ResponseBody> {
-        problem_response(&Problem::because(code, detail), &self.own_answers, Some(self.retry_after))
+    fn problem(&self, problem: &Problem) -> Response<ResponseBody> {
+        problem_response(problem, &self.own_answers, Some(self.retry_after))
     }
 }

@@ -79,7 +79,9 @@ impl Tokens {
 
     pub(super) fn read(&self, head: &request::Parts, claim: &str) -> Result<Option<String>, InvalidScope> {
         let Some(token) = bearer(head)? else { return Ok(None) };
-        let refused = |why: Refused| InvalidScope::because(format!("Send a token that can be verified: {why}."));
+        let refused = |why: Refused| {
+            InvalidScope::credential(format!("Send a token that can be verified, and keep the key: {why}."))
+        };
         scope(&self.verify(token).map_err(refused)?, claim)
     }
 

@@ -128,7 +128,7 @@ async fn a_status_is_replayed_with_its_message_its_details_and_its_metadata() {
 async fn a_status_in_the_trailers_is_replayed_and_judged() {
     for (code, state, runs) in [
         (Code::DataLoss, State::Completed, 1),
-        (Code::ResourceExhausted, State::Failed, 2),
+        (Code::PermissionDenied, State::Failed, 2),
         (Code::Aborted, State::Completed, 1),
     ] {
         let world = World::of(numbering()).await;

@@ -117,6 +117,7 @@ async fn a_verified_token_says_whose_request_it_is_also_after_it_was_renewed() {
         let answer = gateway.send(&call).await;
         assert_eq!(answer.problem(), Some("scope-invalid"), "no weaker source in its place");
         assert!(answer.json()["detail"].as_str().expect("a detail").contains(why));
+        assert_eq!(answer.json()["retry"], "same-key", "a retry whose token has expired is no new operation");
     }
     assert!(!gateway.send(&order("k")).await.is_replay(), "without a token: another source, another scope");
     assert_eq!(upstream.total(), 3);
