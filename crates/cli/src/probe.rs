@@ -21,12 +21,18 @@ use reqwest::{Client, Response, redirect, retry};
 use rustls::ClientConfig;
 use rustls::crypto::aws_lc_rs;
 use rustls_platform_verifier::BuilderVerifierExt as _;
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
 
 use crate::config::{GuardedRoute, ProbeConfig};
 use crate::settings::ProbeUrl;
 
 /// How long one question may take, to the last byte of its answer. Whoever asks waits for it.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Questions of a route at a time. An answer is in memory until it is recorded, so that these times `max_response` is what a
+/// route's probes take at most; further ones wait for their turn within [`PATIENCE`].
+const AT_A_TIME: usize = 16;
 
 /// The probe of a route that has one. An error is a sentence about what can't be set up.
 pub(crate) fn of_route(guarded: &GuardedRoute) -> Result<Option<Probe>, String> {
@@ -38,11 +44,17 @@ pub(crate) fn of_route(guarded: &GuardedRoute) -> Result<Option<Probe>, String> 
         fields: fields.clone(),
         key_header: guarded.route.guard.key_header.clone(),
         policy,
+        turns: Semaphore::new(AT_A_TIME),
     };
     let asker = Arc::new(asker);
     Ok(Some(Probe::new(move |identity| {
         let asker = Arc::clone(&asker);
-        Box::pin(async move { asker.ask(&identity).await })
+        Box::pin(async move {
+            match timeout(PATIENCE, asker.turns.acquire()).await {
+                Ok(Ok(_turn)) => asker.ask(&identity).await,
+                Ok(Err(_)) | Err(_) => Probed::Unclear("too much is being asked already".to_owned()),
+            }
+        })
     })))
 }
 
@@ -78,6 +90,7 @@ struct Asker {
     fields: HeaderMap,
     key_header: HeaderName,
     policy: Arc<Policy>,
+    turns: Semaphore,
 }
 
 impl Asker {

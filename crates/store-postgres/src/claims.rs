@@ -70,12 +70,18 @@ const INSERT: &str = concat!(
 );
 
 /// `$19` and `$20` are the tokens and states that the claimants saw, `$21` whether the record had expired, so that it starts
-/// afresh. A record whose claim is valid, by the time of the statement's snapshot, is never replaced (E1).
+/// afresh. A record whose claim is valid is never replaced (E1). Whether its owner lives is read under a lock: a heartbeat either
+/// came before and is seen, or waits, and then its owner finds that it was replaced (E10).
 const REPLACE: &str = concat!(
     claims!(),
     few!(),
     "), seen AS MATERIALIZED ( \
-         SELECT * FROM unnest($19::bytea[], $20::text[], $21::boolean[]) WITH ORDINALITY AS seen (token, status, fresh, place)) \
+         SELECT * FROM unnest($19::bytea[], $20::text[], $21::boolean[]) WITH ORDINALITY AS seen (token, status, fresh, place)), \
+     living AS MATERIALIZED ( \
+         SELECT n.owner, n.alive_until FROM idempotency_nodes AS n WHERE n.owner = ANY (ARRAY( \
+             SELECT o.owner FROM claims JOIN seen USING (place) JOIN idempotency_keys AS o ON o.id = claims.id \
+             WHERE o.status = 'processing')) \
+         ORDER BY n.owner FOR SHARE) \
      UPDATE idempotency_keys AS k SET status = $18, token = c.token, owner = c.owner, \
          request_hash = CASE WHEN s.fresh THEN c.request_hash ELSE k.request_hash END, \
          recipe = CASE WHEN s.fresh THEN c.recipe ELSE k.recipe END, \
@@ -91,7 +97,7 @@ const REPLACE: &str = concat!(
      FROM clock, claims AS c JOIN seen AS s USING (place) \
      WHERE k.id = c.id AND k.token = s.token AND k.status = s.status \
          AND NOT (k.status = 'processing' AND k.deadline > clock.seen AND EXISTS ( \
-             SELECT FROM idempotency_nodes AS n WHERE n.owner = k.owner AND n.alive_until > clock.seen)) \
+             SELECT FROM living AS n WHERE n.owner = k.owner AND n.alive_until > clock.seen)) \
      RETURNING k.id, k.attempts, k.started_at"
 );
 

@@ -23,7 +23,7 @@ fn asker(url: &str, change: impl FnOnce(&mut Policy)) -> Asker {
     let fields = HeaderMap::from_iter([("x-probe".parse().expect("a name"), HeaderValue::from_static("yes"))]);
     let client = client(&url, policy.timing.connect_timeout).expect("a client");
     let key_header = HeaderName::from_static("idempotency-key");
-    Asker { client, url, fields, key_header, policy: Arc::new(policy) }
+    Asker { client, url, fields, key_header, policy: Arc::new(policy), turns: Semaphore::new(1) }
 }
 
 /// Asks a peer that answers with these bytes and closes; gives what it was sent, in lower case, and what it was taken for.

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use oncekey_core::PromiseClass;
-use oncekey_store::{Claim, Claimed, Store, StoreError};
+use oncekey_core::{PromiseClass, State};
+use oncekey_store::{Claim, Claimed, ManualClock, Replaces, Store, StoreError};
 use oncekey_store_postgres::PostgresStore;
-use oncekey_store_test::{granted, samples, written};
+use oncekey_store_test::{granted, held, samples, written};
 use oncekey_testkit::{Cut, FaultProxy, PostgresServer, Release};
 use tokio::task::{JoinSet, spawn_blocking};
 
-use crate::place::{OLD, Raw, clock, migrated, options};
+use crate::place::{OLD, Raw, clock, migrated, open, options};
 
 /// A store that reaches its server through a proxy.
 async fn behind(proxy: &FaultProxy, database: &str, patience: Duration) -> PostgresStore {
@@ -249,4 +249,34 @@ async fn a_damaged_record_is_corrupt_and_can_be_purged() {
     OLD.execute(&database, "UPDATE idempotency_keys SET recipe = 'v9'").await.expect("damaged");
     assert_eq!(store.purge(mine.identity.id()).await.expect("purged"), oncekey_store::Purged::Done);
     granted(&store.claim(claim("k")).await);
+}
+
+/// A claimant saw a lapsed claim; while it takes it over, the owner comes back. Judged by what the takeover's snapshot holds, both
+/// would execute: the owner would find its claim valid again and its token in place (E1, E10).
+#[tokio::test]
+async fn a_takeover_waits_for_a_heartbeat_that_is_under_way() {
+    let (database, clock) = (migrated(&OLD).await, clock());
+    let store = open(&OLD.url(&database), Arc::<ManualClock>::clone(&clock)).await;
+    let owned = claim("k");
+    store.heartbeat(owned.owner, Duration::from_secs(30)).await.expect("a heartbeat");
+    granted(&store.claim(owned.clone()).await);
+    clock.advance(Duration::from_secs(31));
+
+    let raw = Raw::connect(&database).await;
+    raw.client
+        .batch_execute("BEGIN; UPDATE idempotency_nodes SET alive_until = 'infinity'")
+        .await
+        .expect("a heartbeat that isn't committed yet");
+    let seen = Replaces { token: owned.token, state: State::Processing, expired: false };
+    let taking = store.claim(samples::retry(&owned.identity, samples::owner(), seen));
+    let beating = async {
+        let watch = Raw::connect(&database).await;
+        let waits =
+            "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()";
+        watch.until(waits, 1).await;
+        raw.client.batch_execute("COMMIT").await.expect("the heartbeat is there");
+    };
+    let (answer, ()) = tokio::join!(taking, beating);
+    assert!(held(answer).owner_alive);
+    written(&store.record(owned.identity.id(), owned.token, samples::completed("x")).await);
 }
