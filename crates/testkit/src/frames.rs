@@ -156,6 +156,20 @@ impl FrameClient {
         Ok(Some(frame))
     }
 
+    /// Waits until the server has read all that was sent so far: a PING is answered in its turn.
+    ///
+    /// # Panics
+    /// When it isn't answered.
+    pub async fn heard(&mut self) {
+        self.send(kind::PING, 0, 0, [7; 8]).await.expect("sent");
+        loop {
+            let frame = self.read().await.expect("frames").expect("no end before the answer");
+            if frame.kind == kind::PING && frame.flags & flag::ACK != 0 && frame.payload == [7; 8] {
+                return;
+            }
+        }
+    }
+
     /// Reads until a stream is answered whole or reset, or until the connection ends. What other streams get is dropped.
     pub async fn outcome(&mut self, stream: u32) -> io::Result<Outcome> {
         let mut status = None;

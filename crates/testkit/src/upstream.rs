@@ -199,6 +199,11 @@ impl CountingUpstream {
         self.book.received(requests).await;
     }
 
+    /// How many requests' bodies have been read whole, empty ones included.
+    pub fn bodies(&self) -> u32 {
+        self.book.bodies()
+    }
+
     /// Opens a gate, now and for all who come later.
     pub fn open(&self, gate: &str) {
         self.book.open_gate(gate);

@@ -115,7 +115,9 @@ where
 
     async fn serve(&self, serving: &Serving<S>, request: Request<Incoming>, line: &Arc<Line>) -> Served {
         let safe = [Method::GET, Method::HEAD, Method::OPTIONS, Method::TRACE].contains(request.method());
-        let mut request = request.map(|incoming| ClientBody::new(incoming, line, self.body_timeout));
+        let on_stream = request.version() == Version::HTTP_2;
+        let body = |incoming| ClientBody::new(incoming, line, self.body_timeout);
+        let mut request = request.map(|incoming| if on_stream { body(incoming).on_stream() } else { body(incoming) });
         let has_body = !request.body().is_end_stream();
         let upgrade = request.extensions().get::<OnUpgrade>().cloned();
         request.extensions_mut().extend(self.known.clone());

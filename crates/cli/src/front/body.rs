@@ -21,6 +21,8 @@ pub(crate) struct ClientBody {
     incoming: Option<Incoming>,
     /// `None` for a request without a body.
     line: Option<Arc<Line>>,
+    /// Whether it ends by END_STREAM, and by nothing else.
+    on_stream: bool,
     begun: bool,
     /// How long nothing has come.
     silence: Option<Pin<Box<Sleep>>>,
@@ -33,6 +35,9 @@ pub(crate) enum ClientBodyError {
     /// It broke off, or broke its framing.
     #[error(transparent)]
     Broken(#[from] hyper::Error),
+    /// Its stream was reset without an error.
+    #[error("the client gave the stream up before the body's end")]
+    GivenUp,
     /// Nothing came for too long.
     #[error("the client sent nothing more of the body for {0:?}")]
     Silent(Duration),
@@ -45,7 +50,13 @@ impl ClientBody {
             line.begin();
             Arc::clone(line)
         });
-        Self { incoming: Some(incoming), line, begun: false, silence: None, patience }
+        Self { incoming: Some(incoming), line, on_stream: false, begun: false, silence: None, patience }
+    }
+
+    /// The same, arriving on a stream of HTTP/2.
+    pub(super) fn on_stream(mut self) -> Self {
+        self.on_stream = true;
+        self
     }
 
     /// Resolves once the client was silent for too long. Not while an answer is given: then both may have their say as long as
@@ -72,7 +83,9 @@ impl Body for ClientBody {
         let this = self.get_mut();
         let Some(incoming) = &mut this.incoming else { return Poll::Ready(None) };
         this.begun = true;
-        let frame = match Pin::new(incoming).poll_frame(cx) {
+        let frame = match Pin::new(&mut *incoming).poll_frame(cx) {
+            // hyper takes a reset with NO_ERROR for the end of the body. It is what a client sends that has changed its mind.
+            Poll::Ready(None) if this.on_stream && !incoming.is_end_stream() => Some(Err(ClientBodyError::GivenUp)),
             Poll::Ready(frame) => frame.map(|frame| frame.map_err(ClientBodyError::Broken)),
             Poll::Pending => {
                 ready!(this.poll_silence(cx));

@@ -185,6 +185,10 @@ impl Book {
         reach(&self.refused, requests, "to be refused").await;
     }
 
+    pub(super) fn bodies(&self) -> u32 {
+        *self.received.borrow()
+    }
+
     pub(super) async fn received(&self, requests: u32) {
         reach(&self.received, requests, "to be received whole").await;
     }

@@ -123,6 +123,37 @@ async fn a_reset_within_the_body_claims_nothing() {
     gateway.end().await;
 }
 
+/// Whatever code a reset has, a body that it ends isn't whole; NO_ERROR, which some clients send when they give up, is no
+/// END_STREAM.
+#[tokio::test]
+async fn a_reset_without_an_error_ends_no_body() {
+    let upstream = CountingUpstream::start().await;
+    let gateway = Gateway::start(&upstream.url(), "").await;
+    for (key, length) in [("open", None), ("length", Some(("content-length", "15")))] {
+        let mut client = gateway.frames().await;
+        client.head(1, order_head(key, length.as_slice()), false).await.expect("sent");
+        client.data(1, "{\"amount\":12", false).await.expect("sent");
+        client.heard().await;
+        client.send(kind::RST_STREAM, 0, 1, 0_u32.to_be_bytes()).await.expect("sent");
+        client.head(3, order_head(key, &[]), false).await.expect("sent");
+        client.data(3, "{\"amount\":1200}", true).await.expect("sent");
+        assert_eq!(client.outcome(3).await.expect("frames"), Outcome::Answered(201), "{key}");
+        assert_eq!(upstream.executions("acc-1", key), 1, "{:?}", upstream.arrivals());
+    }
+    // Unguarded, the upstream must see that there is an end missing.
+    let mut client = gateway.frames().await;
+    let put = [(":method", "PUT"), (":scheme", "http"), (":authority", "a"), (":path", "/f"), ("x-test-body", "none")];
+    client.head(1, block(&put), false).await.expect("sent");
+    client.data(1, "half", false).await.expect("sent");
+    upstream.arrived(3).await;
+    client.send(kind::RST_STREAM, 0, 1, 0_u32.to_be_bytes()).await.expect("sent");
+    client.head(3, block(&put), true).await.expect("sent");
+    assert_eq!(client.outcome(3).await.expect("frames"), Outcome::Answered(200));
+    drop(client);
+    gateway.end().await;
+    assert_eq!(upstream.bodies(), 3, "two orders, and the empty body behind the half one");
+}
+
 #[tokio::test]
 async fn a_connection_that_breaks_within_a_body_claims_nothing() {
     let upstream = CountingUpstream::start().await;
