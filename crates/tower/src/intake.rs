@@ -58,6 +58,10 @@ where
     if !ended {
         reading(body, &mut gathered, max).await?;
     }
+    // hyper takes a stream of HTTP/2 that its client gave up (RST_STREAM with NO_ERROR) for whole.
+    if hint.lower() > gathered.len() {
+        return Err(invalid("the body is shorter than it says"));
+    }
     Ok((Intake { bytes: gathered.into_bytes(), share }, decoding))
 }
 

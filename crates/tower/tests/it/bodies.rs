@@ -67,6 +67,25 @@ impl Body for Untouched {
     }
 }
 
+/// A body that ends before it is as long as it says, as hyper gives it of a stream that its client gave up.
+pub(crate) struct Short {
+    pub(crate) says: u64,
+    pub(crate) gives: Option<Bytes>,
+}
+
+impl Body for Short {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        Poll::Ready(self.gives.take().map(|bytes| Ok(Frame::data(bytes))))
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.says)
+    }
+}
+
 /// Every byte there is.
 pub(crate) fn all_bytes() -> Bytes {
     (0..=255).collect()

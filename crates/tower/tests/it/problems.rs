@@ -8,7 +8,7 @@ use oncekey_engine::NotExecuted;
 use oncekey_store_test::{Fault, Op};
 use serde_json::{Value, json};
 
-use crate::bodies::{Untouched, full, pieces};
+use crate::bodies::{Short, Untouched, full, pieces};
 use crate::harness::*;
 
 /// What a problem must be.
@@ -101,6 +101,8 @@ async fn of_the_request_itself() {
     let cut = world.send(post("\"k\"").body(pieces([Ok("{".into()), Err("cut")])).unwrap()).await;
     let (detail, _) = assert_problem(&cut, &expected);
     assert!(detail.contains("nothing was executed"), "{detail}");
+    let short = Short { says: 15, gives: Some("{\"amount\":12".into()) };
+    assert_problem(&world.send(post("\"k\"").body(short).unwrap()).await, &expected);
     let too_large = world.send(post("\"k\"").body(Untouched(1024 * 1024 + 1)).unwrap()).await;
     let expected = refused(413, "body-too-large", "Request body too large", Some("\"k\""));
     let (detail, _) = assert_problem(&too_large, &expected);
