@@ -6,6 +6,7 @@ mod answers;
 mod applications;
 mod bodies;
 mod clients;
+mod combined;
 mod connections;
 mod counters;
 mod demo;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use h2::server::{Connection, SendResponse};
 use h2::{Reason, RecvStream, SendStream};
-use http::{HeaderMap, Request, Response, StatusCode};
+use http::{HeaderMap, Method, Request, Response, StatusCode};
 use tokio::task::JoinSet;
 
 use super::answer::head_of;
@@ -93,7 +93,8 @@ async fn answer(
         return break_off(&socket, &script, &mut respond).await;
     }
     let response = head_of(&script, &arrival, &content);
-    let empty = content.length() == 0 && script.trailers.is_empty() && script.on_stream.breaks.is_none();
+    let bodiless = content.length() == 0 && script.trailers.is_empty() && script.on_stream.breaks.is_none();
+    let empty = bodiless || head.method == Method::HEAD;
     let mut stream = respond.send_response(response, empty).map_err(io::Error::other)?;
     if empty {
         return Ok(Left::Open);

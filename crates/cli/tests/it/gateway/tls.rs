@@ -9,19 +9,20 @@ mod upstreams;
 
 use std::path::PathBuf;
 
-use oncekey_testkit::tls::{Authority, Issued, Trust};
+pub(super) use oncekey_testkit::tls::Authority;
+use oncekey_testkit::tls::{Issued, Trust};
 use oncekey_testkit::{Client, RawClient, TempDir};
 
 use super::stand::Gateway;
 
 /// An authority, and a directory for what it issues.
-struct Ground {
+pub(super) struct Ground {
     directory: TempDir,
-    authority: Authority,
+    pub(super) authority: Authority,
 }
 
 impl Ground {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let directory = oncekey_testkit::scratch_dir().expect("a directory");
         let ground = Self { directory, authority: Authority::new("the shop's root") };
         ground.write("ca.pem", &ground.authority.pem());
@@ -37,7 +38,7 @@ impl Ground {
         std::fs::write(self.path(name), content).expect("written");
     }
 
-    fn put(&self, name: &str, issued: &Issued) {
+    pub(super) fn put(&self, name: &str, issued: &Issued) {
         issued.write(self.directory.path(), name).expect("written");
     }
 
@@ -47,21 +48,21 @@ impl Ground {
     }
 
     /// `[tls]` with the server's certificate.
-    fn tls(&self) -> String {
+    pub(super) fn tls(&self) -> String {
         format!("[tls]\n{}{}", self.line("cert", "server.pem"), self.line("key", "server.key"))
     }
 
     /// `[upstream_tls]` with the authority.
-    fn upstream_tls(&self) -> String {
+    pub(super) fn upstream_tls(&self) -> String {
         format!("[upstream_tls]\n{}", self.line("ca", "ca.pem"))
     }
 
-    fn trust(&self) -> Trust {
+    pub(super) fn trust(&self) -> Trust {
         self.authority.trusted_for("localhost")
     }
 }
 
-fn client(gateway: &Gateway, trust: &Trust) -> Client {
+pub(super) fn client(gateway: &Gateway, trust: &Trust) -> Client {
     Client::over_tls(gateway.address, trust.clone())
 }
 
