@@ -57,6 +57,13 @@ impl Flow {
     }
 }
 
+/// An answer that ends before its end. What ended it is no source of this: hyper would look there for an error of the upstream's
+/// HTTP/2 and reset the client's stream with its code. NO_ERROR and CANCEL look like a whole answer to some clients, and
+/// REFUSED_STREAM says that nothing was executed.
+#[derive(Debug, thiserror::Error)]
+#[error("the answer is cut short")]
+struct CutShort;
+
 /// The body of an answer as the connection writes it.
 pub(super) struct AnswerBody {
     body: ResponseBody,
@@ -90,7 +97,8 @@ impl Body for AnswerBody {
         } else {
             this.look();
         }
-        Poll::Ready(frame.map(|frame| frame.map(|frame| frame.map_data(|bytes| Piece::new(bytes, &this.flow)))))
+        let piece = |frame: Frame<Bytes>| frame.map_data(|bytes| Piece::new(bytes, &this.flow));
+        Poll::Ready(frame.map(|frame| frame.map(piece).map_err(|_| CutShort.into())))
     }
 
     fn is_end_stream(&self) -> bool {

@@ -3,8 +3,9 @@
 mod grpc;
 mod live;
 
+use oncekey_testkit::frames::{block, kind};
 use oncekey_testkit::tls::TlsFront;
-use oncekey_testkit::{Answer, Call, CountingUpstream, Http2Client};
+use oncekey_testkit::{Answer, Call, CountingUpstream, FrameClient, Http2Client};
 
 use super::stand::{Gateway, order};
 use super::tls::{Authority, Ground, client};
@@ -171,4 +172,42 @@ async fn an_upstream_that_does_not_agree_on_http_2_executes_nothing() {
         assert_eq!(record["state"], "failed");
         gateway.end().await;
     }
+}
+
+/// An answer that the upstream breaks off is broken off for its client, too, whatever the upstream calls it: some clients take
+/// a body that ends with NO_ERROR or CANCEL for whole, and REFUSED_STREAM would say that nothing was executed.
+#[tokio::test]
+async fn an_answer_that_breaks_off_never_looks_whole_or_refused() {
+    const INTERNAL_ERROR: u32 = 2;
+    let upstream = CountingUpstream::start_http2().await;
+    let gateway = Gateway::start(&upstream.url(), "upstream_http = \"2\"\n[defaults]\nstream = true\n").await;
+    let breaks = [
+        ("x-test-reset", "NO_ERROR"),
+        ("x-test-reset", "CANCEL"),
+        ("x-test-reset", "REFUSED_STREAM"),
+        ("x-test-go-away", "yes"),
+        ("x-test-cut", "rst"),
+    ];
+    for (method, (name, value)) in breaks.into_iter().flat_map(|breaks| [("GET", breaks), ("POST", breaks)]) {
+        let gate = format!("{method}-{name}-{value}");
+        let head = block(&[
+            (":method", method),
+            (":scheme", "http"),
+            (":authority", "a"),
+            (":path", "/orders"),
+            ("x-account-id", "acc-1"),
+            ("idempotency-key", &gate),
+            ("x-test-framing", "chunked"),
+            ("x-test-body-bytes", "40000"),
+            ("x-test-cut-after", "20000"),
+            ("x-test-body-gate", &gate),
+            (name, value),
+        ]);
+        let mut client = FrameClient::connect(gateway.address).await.expect("connected");
+        client.head(1, head, true).await.expect("sent");
+        while client.read().await.expect("frames").expect("a part of the answer").kind != kind::DATA {}
+        upstream.open(&gate);
+        assert_eq!(client.reset_code(1).await.expect("frames"), Some(INTERNAL_ERROR), "{gate}");
+    }
+    gateway.end().await;
 }
