@@ -7,7 +7,7 @@ use std::fmt;
 use std::net::SocketAddr;
 
 use http::{HeaderMap, StatusCode};
-use oncekey_testkit::{Answer, Call, Client, CountingUpstream, RawAnswer};
+use oncekey_testkit::{Answer, Call, Client, CountingUpstream, Http2Client, RawAnswer};
 use parking_lot::Mutex;
 
 use super::site::{RecordRow, Records};
@@ -57,6 +57,18 @@ impl History {
 
     /// Sends the request for a key on a client's connection, and notes what comes of it.
     pub(super) async fn send_on(&self, client: &Client, key: &str, script: &[(&str, &str)]) -> Option<Answer> {
+        let answer = client.call(&request(key, script)).await.ok();
+        self.note(key, answer.clone());
+        answer
+    }
+
+    /// Sends the request for a key as a stream of a client's connection, and notes what comes of it.
+    pub(super) async fn send_on_stream(
+        &self,
+        client: &Http2Client,
+        key: &str,
+        script: &[(&str, &str)],
+    ) -> Option<Answer> {
         let answer = client.call(&request(key, script)).await.ok();
         self.note(key, answer.clone());
         answer

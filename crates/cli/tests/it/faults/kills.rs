@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use oncekey_testkit::Http2Client;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
@@ -63,6 +64,8 @@ struct Round {
     victim: usize,
     /// One operation after the other, so that it is known which one is killed; else all at the same time.
     in_turn: bool,
+    /// All requests to the victim are streams of one HTTP/2 connection.
+    on_streams: bool,
     site: Site,
     history: History,
 }
@@ -75,6 +78,7 @@ impl Round {
             keys: (0..count).map(|key| format!("{number}-{key}")).collect(),
             victim: number / 2 % count,
             in_turn: number % 2 == 1 && moment != Moment::Load,
+            on_streams: false,
             site,
             history: History::default(),
         }
@@ -104,6 +108,12 @@ impl Round {
 
     /// Everything is asked for twice.
     async fn ask(&self, front: SocketAddr) {
+        let client = if self.on_streams { Some(Http2Client::connect(front).await.expect("connected")) } else { None };
+        let send = async |key, script| match &client {
+            Some(client) => self.history.send_on_stream(client, key, script).await,
+            None => self.history.send(front, key, script).await,
+        };
+        let send = &send;
         let twice = |index: usize| {
             let key = &self.keys[index];
             let script: &[_] = match self.moment {
@@ -111,7 +121,7 @@ impl Round {
                 Moment::Sent | Moment::At(_) => &[],
                 Moment::Load => &[("x-test-delay-ms", "3")],
             };
-            async move { tokio::join!(self.history.send(front, key, script), self.history.send(front, key, script)) }
+            async move { tokio::join!(send(key, script), send(key, script)) }
         };
         if self.in_turn {
             for index in 0..self.keys.len() {
@@ -153,9 +163,10 @@ async fn round(moment: Moment, number: usize, broken: Broken) -> Result<Tally, S
     Round::new(moment, number, Site::new().await).run(number, broken).await
 }
 
-/// A round on an upstream that speaks HTTP/2.
+/// A round with HTTP/2 on both sides.
 async fn round_on_streams(moment: Moment, number: usize, broken: Broken) -> Result<Tally, String> {
-    Round::new(moment, number, Site::speaking_http2().await).run(number, broken).await
+    let round = Round::new(moment, number, Site::speaking_http2().await);
+    Round { on_streams: true, ..round }.run(number, broken).await
 }
 
 /// Many rounds, several at a time.
