@@ -2,6 +2,7 @@
 
 mod grpc;
 mod live;
+mod resets;
 
 use oncekey_testkit::frames::{block, kind};
 use oncekey_testkit::tls::TlsFront;
