@@ -46,7 +46,7 @@ where
         return Err(Problem::body_too_large(max));
     }
     let mut body = std::pin::pin!(body);
-    let mut gathered = Gathered::new(hint.exact(), max);
+    let mut gathered = Gathered::new(None, max);
     let reading = async |body: Pin<&mut B>, gathered: &mut Gathered, pause: u64| {
         let read = timeout(patience, gather(body, gathered, max, pause)).await;
         read.map_err(|_| Problem::body_incomplete("the body did not arrive in time"))?
@@ -56,6 +56,10 @@ where
     let room = timeout(patience, pool.take_both([size, decoding])).await;
     let [share, decoding] = room.map_err(|_| Problem::new(Code::Overloaded))?;
     if !ended {
+        if hint.exact().is_some() {
+            // Only now: a head alone must not make its announced length be allocated, once for each stream that waits.
+            gathered = Gathered::new(hint.exact(), max);
+        }
         reading(body, &mut gathered, max).await?;
     }
     // hyper takes a stream of HTTP/2 that its client gave up (RST_STREAM with NO_ERROR) for whole.

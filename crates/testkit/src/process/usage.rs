@@ -11,6 +11,8 @@ pub struct Memory {
     pub resident: u64,
     /// The most that was resident since the start (`VmHWM`).
     pub peak: u64,
+    /// The most address space since the start, used or not (`VmPeak`).
+    pub reserved: u64,
 }
 
 pub(super) fn memory(pid: i32) -> io::Result<Memory> {
@@ -20,7 +22,7 @@ pub(super) fn memory(pid: i32) -> io::Result<Memory> {
         let kibibytes = line.and_then(|rest| rest.trim().strip_suffix(" kB")).and_then(|text| text.parse::<u64>().ok());
         kibibytes.map(|kibibytes| kibibytes * 1024).ok_or_else(|| missing(name))
     };
-    Ok(Memory { resident: bytes("VmRSS:")?, peak: bytes("VmHWM:")? })
+    Ok(Memory { resident: bytes("VmRSS:")?, peak: bytes("VmHWM:")?, reserved: bytes("VmPeak:")? })
 }
 
 pub(super) fn cpu_time(pid: i32) -> io::Result<Duration> {

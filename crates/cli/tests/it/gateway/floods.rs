@@ -149,3 +149,36 @@ async fn an_answer_that_is_not_taken_is_reset_and_its_connection_goes_on() -> io
     gateway.end().await;
     Ok(())
 }
+
+/// Heads of bodies that never come: what they announce takes no memory before there is room for it (W3).
+#[tokio::test]
+async fn announced_bodies_take_no_memory_before_they_have_room() -> io::Result<()> {
+    const STREAMS: u32 = 100;
+    const ANNOUNCED: u64 = 64 * 1024 * 1024;
+    let upstream = CountingUpstream::start().await;
+    let settings = "max_buffered = \"1MiB\"\n[defaults]\nmax_request = \"64MiB\"\nanswer_timeout = \"1s\"\n";
+    let gateway = Gateway::start(&upstream.url(), settings).await;
+    let before = gateway.process.memory()?.reserved;
+    let mut client = FrameClient::connect(gateway.address).await?;
+    for stream in (0..STREAMS).map(|number| 2 * number + 1) {
+        let key = stream.to_string();
+        let head = block(&[
+            (":method", "POST"),
+            (":scheme", "http"),
+            (":authority", "a"),
+            (":path", "/orders"),
+            ("x-account-id", "acc-1"),
+            ("idempotency-key", &key),
+            ("content-length", &ANNOUNCED.to_string()),
+        ]);
+        client.head(stream, head, false).await?;
+    }
+    for _ in 0..STREAMS {
+        while client.read().await?.expect("each is answered").kind != kind::HEADERS {}
+    }
+    let grown = gateway.process.memory()?.reserved - before;
+    assert!(grown < u64::from(STREAMS) * ANNOUNCED / 4, "{grown} bytes");
+    drop(client);
+    gateway.end().await;
+    Ok(())
+}
