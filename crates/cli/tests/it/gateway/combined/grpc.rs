@@ -69,8 +69,8 @@ async fn a_call_with_a_key_is_executed_once_and_replayed_with_its_trailers() {
             // The client puts trailers among the metadata.
             assert_eq!(answer.metadata().get("x-sum").expect("a trailer"), "42");
         }
-        let reused = client.place(keyed("k", "coffee")).await.expect_err("another order");
-        assert_eq!((reused.code(), problem(&reused)), (Code::FailedPrecondition, Some("key-reused")));
+        let mismatch = client.place(keyed("k", "coffee")).await.expect_err("another order");
+        assert_eq!((mismatch.code(), problem(&mismatch)), (Code::FailedPrecondition, Some("key-reused")));
         // A status instead of a message, and a deadline that is the client's alone.
         for _ in 0..2 {
             let refused = client.place(keyed("none", "none")).await.expect_err("there is none");
