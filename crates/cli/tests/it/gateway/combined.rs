@@ -161,8 +161,8 @@ async fn an_upgrade_through_tls_offers_no_http_2() {
 /// E6: nothing was sent.
 #[tokio::test]
 async fn an_upstream_that_does_not_agree_on_http_2_executes_nothing() {
-    let ground = Ground::new();
     const OFFERS: [&[&[u8]]; 2] = [&[], &[b"http/1.1"]];
+    let ground = Ground::new();
     for offers in OFFERS {
         let behind = Behind::start(Kind { http2: false, offers: Some(offers), setting: "2" }, &ground).await;
         let gateway = Gateway::start("", &behind.settings).await;

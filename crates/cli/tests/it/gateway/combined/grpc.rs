@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use oncekey_testkit::tls::TlsFront;
+use tokio::task::JoinSet;
 use tonic::{Code, Request, Status};
 
 use self::shop::{Client, Order, Shop};
@@ -31,28 +32,30 @@ struct World {
     shop: Shop,
     gateway: Gateway,
     client: Client,
+    _server: JoinSet<()>,
     _front: Option<TlsFront>,
 }
 
 impl World {
     async fn plain() -> Self {
         let shop = Shop::default();
-        let address = shop.clone().serve().await;
+        let (address, server) = shop.clone().serve().await;
         let settings = format!("upstream = \"http://{address}\"\nupstream_http = \"2\"\n{ROUTES}");
         let gateway = Gateway::start("", &settings).await;
         let client = Client::connect(gateway.address, None).await;
-        Self { shop, gateway, client, _front: None }
+        Self { shop, gateway, client, _server: server, _front: None }
     }
 
     async fn secured(ground: &Ground) -> Self {
         let shop = Shop::default();
         let mut config = Authority::server(&ground.authority.issue(&["localhost"]), None);
         config.alpn_protocols = vec![b"h2".to_vec()];
-        let front = TlsFront::start(shop.clone().serve().await, config).await;
+        let (address, server) = shop.clone().serve().await;
+        let front = TlsFront::start(address, config).await;
         let tls = [ground.upstream_tls(), ground.tls()].concat();
         let gateway = Gateway::start("", &format!("upstream = \"{}\"\n{tls}{ROUTES}", front.local_url())).await;
         let client = Client::connect(gateway.address, Some(ground.trust())).await;
-        Self { shop, gateway, client, _front: Some(front) }
+        Self { shop, gateway, client, _server: server, _front: Some(front) }
     }
 }
 
@@ -60,7 +63,7 @@ impl World {
 async fn a_call_with_a_key_is_executed_once_and_replayed_with_its_trailers() {
     let ground = Ground::new();
     for world in [World::plain().await, World::secured(&ground).await] {
-        let World { shop, gateway, mut client, .. } = world;
+        let World { shop, gateway, mut client, _server, _front } = world;
         let (first, replay) = (client.place(keyed("k", "tea")).await, client.place(keyed("k", "tea")).await);
         for (answer, replayed) in [(first, false), (replay, true)] {
             let answer = answer.expect("it is placed");
@@ -91,8 +94,8 @@ async fn a_call_with_a_key_is_executed_once_and_replayed_with_its_trailers() {
 async fn streams_pass_in_both_directions() {
     let ground = Ground::new();
     for world in [World::plain().await, World::secured(&ground).await] {
-        let World { gateway, mut client, .. } = world;
-        let (orders, receiver) = futures_util_channel();
+        let World { gateway, mut client, _server, _front, .. } = world;
+        let (orders, receiver) = orders_to_send();
         let mut placed = client.place_all(receiver).await.expect("a stream").into_inner();
         for sku in ["tea", "coffee"] {
             orders.send(Order { sku: sku.to_owned() }).expect("it is read");
@@ -107,7 +110,7 @@ async fn streams_pass_in_both_directions() {
     }
 }
 
-fn futures_util_channel() -> (tokio::sync::mpsc::UnboundedSender<Order>, shop::Orders) {
+fn orders_to_send() -> (tokio::sync::mpsc::UnboundedSender<Order>, shop::Orders) {
     let (sender, receiver) = tokio::sync::mpsc::unbounded_channel();
     (sender, shop::Orders(receiver))
 }

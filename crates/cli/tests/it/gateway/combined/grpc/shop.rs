@@ -19,6 +19,7 @@ use hyper_util::rt::TokioIo;
 use oncekey_testkit::tls::Trust;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, mpsc};
+use tokio::task::JoinSet;
 use tonic::body::Body;
 use tonic::server::NamedService;
 use tonic::transport::server::TcpIncoming;
@@ -74,13 +75,14 @@ impl Shop {
         self.opened.add_permits(1);
     }
 
-    /// Serves it on a port of its own.
-    pub(super) async fn serve(self) -> SocketAddr {
+    /// Serves it on a port of its own, for as long as the set isn't dropped.
+    pub(super) async fn serve(self) -> (SocketAddr, JoinSet<()>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a loopback port can be had");
         let address = listener.local_addr().expect("it is bound");
         let serving = Server::builder().add_service(self).serve_with_incoming(TcpIncoming::from(listener));
-        tokio::task::spawn(serving.map(|served| served.expect("it serves")));
-        address
+        let mut server = JoinSet::new();
+        server.spawn(serving.map(|served| served.expect("it serves")));
+        (address, server)
     }
 
     async fn place(self, order: Order) -> Result<Response<Placed>, Status> {
