@@ -64,7 +64,7 @@ where
     }
     // hyper takes a stream of HTTP/2 that its client gave up (RST_STREAM with NO_ERROR) for whole.
     if hint.lower() > gathered.len() {
-        return Err(invalid("the body is shorter than it says"));
+        return Err(Problem::body_incomplete("the body is shorter than it says"));
     }
     Ok((Intake { bytes: gathered.into_bytes(), share }, decoding))
 }
