@@ -3,6 +3,8 @@
 
 #[path = "it/batching.rs"]
 mod batching;
+#[path = "it/cuts.rs"]
+mod cuts;
 #[path = "it/faults.rs"]
 mod faults;
 #[path = "it/place.rs"]

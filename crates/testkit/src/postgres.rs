@@ -1,8 +1,9 @@
-//! Real PostgreSQL servers, and PgBouncer in front of them.
+//! Real PostgreSQL servers, PgBouncer in front of them, and a proxy that cuts connections around a commit.
 //!
 //! A server is started once and shared by the tests of a binary, each in a database of its own. It may sit in a static, which
 //! is never dropped: whatever ends the test process, killing it included, ends the server (see `watch`).
 
+mod cutter;
 mod pooler;
 mod watch;
 
@@ -22,6 +23,7 @@ use tokio_postgres::NoTls;
 use crate::free_address;
 use watch::Watched;
 
+pub use cutter::{CommitCutter, CutAt};
 pub use pooler::Pooler;
 
 /// Whom servers run as, where the tests run as root: PostgreSQL refuses to. `nobody` and `nogroup`.

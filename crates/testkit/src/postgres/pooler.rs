@@ -24,6 +24,11 @@ impl Pooler {
     /// Starts Debian's PgBouncer (1.18: from before it knew prepared statements) in front of a server, for all its databases.
     /// Blocks until it listens.
     pub fn start(server: &PostgresServer) -> io::Result<Self> {
+        Self::start_with(server, 10)
+    }
+
+    /// The same with so many of the server's connections for each database.
+    pub fn start_with(server: &PostgresServer, connections: u32) -> io::Result<Self> {
         let directory = crate::scratch_dir()?;
         give(directory.path())?;
         let (address, to) = (free_address()?, server.address());
@@ -32,7 +37,7 @@ impl Pooler {
         let configuration = format!(
             "[databases]\n* = host={} port={}\n[pgbouncer]\nlisten_addr = {}\nlisten_port = {}\nunix_socket_dir =\n\
              auth_type = trust\nauth_file = {path}/users.txt\npool_mode = transaction\nserver_idle_timeout = 5\n\
-             max_client_conn = 1000\ndefault_pool_size = 10\nlogfile = {path}/log\npidfile = {path}/pid\n",
+             max_client_conn = 1000\ndefault_pool_size = {connections}\nlogfile = {path}/log\npidfile = {path}/pid\n",
             to.ip(),
             to.port(),
             address.ip(),

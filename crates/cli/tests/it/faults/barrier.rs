@@ -49,7 +49,17 @@ fn all_right(answer: Option<&Answer>) -> Result<(), String> {
 
 /// Rounds of a crowd on so many gateways that share a file.
 async fn rounds(gateways: usize, clients: usize, rounds: usize, broken: &str) -> Result<Tally, String> {
-    let site = Site::new().await;
+    rounds_at(&Site::new().await, gateways, clients, rounds, broken).await
+}
+
+/// Rounds of a crowd on so many gateways of a site.
+pub(super) async fn rounds_at(
+    site: &Site,
+    gateways: usize,
+    clients: usize,
+    rounds: usize,
+    broken: &str,
+) -> Result<Tally, String> {
     // These fast rounds are no test of how long a claim lives.
     let plan = site.gateway().breaking(broken).set("lease", "30s");
     let gateways = join_all((0..gateways).map(|_| plan.start())).await;

@@ -1,4 +1,4 @@
-//! A gateway is paused for longer than its lease (SIGSTOP) while a second one on the same file meets its claim (E4, E10).
+//! A gateway is paused for longer than its lease (SIGSTOP) while a second one on the same store meets its claim (E4, E10).
 
 use oncekey_testkit::Answer;
 
@@ -7,7 +7,7 @@ use super::site::{Gateway, Site};
 
 const KEY: &str = "paused";
 
-/// A file, its clients, the rival of a paused gateway.
+/// A site, its clients, the rival of a paused gateway.
 struct Stage {
     site: Site,
     history: History,
@@ -16,15 +16,19 @@ struct Stage {
 
 /// What the two gateways break; empty for nothing.
 #[derive(Clone, Copy, Default)]
-struct Broken {
-    owner: &'static str,
-    rival: &'static str,
+pub(super) struct Broken {
+    pub(super) owner: &'static str,
+    pub(super) rival: &'static str,
 }
 
 impl Stage {
-    /// A stage, and on it an owner that pauses itself at a place; nowhere if that is empty.
+    /// A stage on a file, and on it an owner that pauses itself at a place; nowhere if that is empty.
     async fn with_pause_at(place: &str, broken: Broken) -> (Self, Gateway) {
-        let site = Site::new().await;
+        Self::at(Site::new().await, place, broken).await
+    }
+
+    /// The same at a site.
+    async fn at(site: Site, place: &str, broken: Broken) -> (Self, Gateway) {
         let mut owner = site.gateway().breaking(broken.owner);
         if !place.is_empty() {
             owner = owner.fault(&format!("{place}=stop"));
@@ -126,7 +130,12 @@ async fn control_a_gateway_that_sends_after_another_one_executed_is_caught() {
 
 /// Paused at a place; meanwhile the rival is asked for the same, and doesn't know.
 async fn called_unknown_meanwhile(place: &str, broken: Broken) -> Result<Tally, String> {
-    let (stage, mut owner) = Stage::with_pause_at(place, broken).await;
+    called_unknown_at(Site::new().await, place, broken).await
+}
+
+/// The same at a site.
+pub(super) async fn called_unknown_at(site: Site, place: &str, broken: Broken) -> Result<Tally, String> {
+    let (stage, mut owner) = Stage::at(site, place, broken).await;
     let answer = stage.while_paused(&mut owner, async {
         let expected = broken.rival.is_empty().then_some("outcome-unknown");
         stage.retry_on_rival(expected).await;

@@ -1,4 +1,4 @@
-//! A database (a file, unless said otherwise), an upstream in front of it all, and the gateways that are started, killed and paused on them.
+//! A store, an upstream, and the gateways that are started, killed and paused between them.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -44,11 +44,12 @@ impl Site {
     /// A site whose gateways share a database on a server, which they reach by an address of their own: a proxy's, or its own.
     pub(super) async fn on_server(address: SocketAddr) -> Self {
         let database = crate::server::database().await;
-        Self { server: Some(PostgresServer::url_by(address, &database)), ..Self::new().await }
+        Self::on_store(PostgresServer::url_by(address, &database)).await
     }
 
-    fn store(&self) -> String {
-        self.server.clone().unwrap_or_else(|| format!("sqlite:{}", self.file().display()))
+    /// A site whose gateways share the store of this URL.
+    pub(super) async fn on_store(url: String) -> Self {
+        Self { server: Some(url), ..Self::new().await }
     }
 
     /// A site whose upstream executes a key as often as it is asked to, with one effect.
@@ -58,7 +59,7 @@ impl Site {
         Self::of(upstream, "1.1")
     }
 
-    /// A gateway on the file and the upstream, with a lease of a second, waiters that are patient enough to see a claim
+    /// A gateway on the store and the upstream, with a lease of a second, waiters that are patient enough to see a claim
     /// lapse, and no sweeping of its own accord.
     pub(super) fn gateway(&self) -> Plan {
         let plan = Plan { environment: BTreeMap::new(), shell: None };
@@ -74,11 +75,14 @@ impl Site {
         self.directory.path().join("records.db")
     }
 
+    fn store(&self) -> String {
+        self.server.clone().unwrap_or_else(|| format!("sqlite:{}", self.file().display()))
+    }
+
     /// What the records say, asked of no gateway: key by key.
     pub(super) fn records(&self) -> Records {
-        let store = self.store();
         let listed = Command::new(env!("CARGO_BIN_EXE_oncekey"))
-            .args(["records", "list", "--json", "--store", &store])
+            .args(["records", "list", "--json", "--store", &self.store()])
             .env_clear()
             .output()
             .expect("oncekey runs");
