@@ -8,8 +8,8 @@ use oncekey_core::{Event, RecordId, Token};
 use oncekey_store::{Claim, Claimed, Found, Store, StoreError};
 use tokio::time::{Instant, sleep, timeout_at};
 
-use crate::fault;
 use crate::recorder::Recorder;
+use crate::{fault, random};
 
 /// Between two tries to settle an ambiguous claim.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -38,7 +38,7 @@ fn send(store: &Arc<dyn Store>, claim: &Claim) -> Asking {
 /// Asks until the store has answered or `timeout` has passed. An ambiguous answer is settled by asking again with the same
 /// token: a claim that got through is then found and is ours (D2). A claim that is given up is released in the
 /// background, once the store has answered it: released any earlier, it could still get through afterwards.
-pub(crate) async fn ask(store: &Arc<dyn Store>, recorder: &Recorder, claim: Claim, timeout: Duration) -> Answer {
+pub(crate) async fn ask(store: &Arc<dyn Store>, recorder: &Recorder, mut claim: Claim, timeout: Duration) -> Answer {
     let (id, token) = (claim.identity.id(), claim.token);
     let deadline = Instant::now() + timeout;
     // Dropping this future gives the claim up as well.
@@ -61,12 +61,19 @@ pub(crate) async fn ask(store: &Arc<dyn Store>, recorder: &Recorder, claim: Clai
                 return Answer::Granted { attempt: 1 };
             }
             // Ours, and lapsed while we asked: it is released, and whoever asks again finds it so.
-            Ok(Ok(Claimed::Held(found))) if found.record.token == token => return Answer::Lost,
+            Ok(Ok(Claimed::Held(found))) if found.record.token == claim.token => return Answer::Lost,
             Ok(Ok(Claimed::Held(found))) => {
                 open.settled();
                 return Answer::Held(found);
             }
+            Ok(Err(StoreError::MayHaveBeenApplied(_))) if fault::broken("grant_lost_claims") => {
+                open.settled();
+                return Answer::Granted { attempt: 1 };
+            }
             Ok(Err(StoreError::MayHaveBeenApplied(error))) => {
+                if fault::broken("another_token") {
+                    claim.token = Token::from_bytes(random::bits());
+                }
                 tracing::warn!(operation = %id, %error, "a claim's acknowledgement was lost; asking again");
                 ambiguous = true;
                 // A store that fails fast never runs into the timeout by itself.

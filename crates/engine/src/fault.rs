@@ -33,6 +33,8 @@
 //! | `no_flights` | the calls of a process don't gather (W1) |
 //! | `grant_every_claim` | a claim that the store refused counts as granted (E1) |
 //! | `execute_unclaimed` | a claim that the store failed on counts as granted (D1) |
+//! | `grant_lost_claims` | a claim whose acknowledgement was lost counts as granted (D2) |
+//! | `another_token` | a claim whose acknowledgement was lost is asked for again with another token (D2) |
 //! | `forget_outcomes` | an outcome that can't be recorded at once is given up (D3) |
 //! | `endless_attempts` | under `retry`, `max_attempts` isn't looked at (E7) |
 //! | `probe_early` | "there is no such operation" is believed at any time (E7) |

@@ -15,5 +15,6 @@ mod http2;
 mod kills;
 mod panics;
 mod pauses;
+mod postgres;
 mod site;
 mod unknowns;

@@ -28,3 +28,4 @@ mod streams;
 mod tls;
 mod unknowns;
 mod waiters;
+mod waking;

@@ -28,7 +28,7 @@ const KEYS_UNDER_LOAD: usize = 16;
 
 /// When the gateway is killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Moment {
+enum Moment {
     /// At a place in the program.
     At(&'static str),
     /// While the upstream holds a request back.
@@ -51,9 +51,9 @@ impl Moment {
 
 /// What the two gateways of a round break.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Broken {
-    pub(super) victim: &'static str,
-    pub(super) successor: &'static str,
+struct Broken {
+    victim: &'static str,
+    successor: &'static str,
 }
 
 /// A kill in the middle of requests.
@@ -160,12 +160,7 @@ impl Round {
 }
 
 async fn round(moment: Moment, number: usize, broken: Broken) -> Result<Tally, String> {
-    round_at(Site::new().await, moment, number, broken).await
-}
-
-/// A round at a site.
-pub(super) async fn round_at(site: Site, moment: Moment, number: usize, broken: Broken) -> Result<Tally, String> {
-    Round::new(moment, number, site).run(number, broken).await
+    Round::new(moment, number, Site::new().await).run(number, broken).await
 }
 
 /// A round with HTTP/2 on both sides.

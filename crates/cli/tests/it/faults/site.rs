@@ -127,7 +127,23 @@ impl Plan {
 
     /// Starts it and waits until it is ready.
     pub(super) async fn start(&self) -> Gateway {
-        let (front, admin) = (fresh_address(), fresh_address());
+        self.start_at(fresh_address(), fresh_address()).await
+    }
+
+    /// Starts one in the place of another that has ended, where its clients look for it.
+    pub(super) async fn start_again(&self, ended: &Gateway) -> Gateway {
+        self.start_at(ended.front, ended.admin).await
+    }
+
+    /// Starts it where it is expected to end at once; its exit code and what it said.
+    pub(super) async fn refused(&self) -> (Option<i32>, String) {
+        let process = Process::start(&mut self.command(fresh_address(), fresh_address()));
+        let mut process = process.expect("oncekey starts");
+        let status = process.exited(PATIENCE).await.expect("oncekey ends");
+        (status.code(), process.stderr().all().join("\n"))
+    }
+
+    async fn start_at(&self, front: SocketAddr, admin: SocketAddr) -> Gateway {
         let mut process = Process::start(&mut self.command(front, admin)).expect("oncekey starts");
         process.ready(admin, "/readyz").await.expect("the gateway starts");
         Gateway { process, front, admin }
