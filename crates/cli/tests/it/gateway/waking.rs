@@ -1,9 +1,10 @@
 //! Duplicates that wait for another node's outcome (W1): how soon they are woken, and what their waiting costs the server.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use oncekey_testkit::{CommitCutter, CountingUpstream, Pooler};
+use oncekey_testkit::{CommitCutter, CountingUpstream, Pooler, PostgresServer};
 use tokio::task::spawn_blocking;
 use tokio::time::Instant;
 
@@ -18,21 +19,16 @@ const WAKE_UPS: u32 = 200;
 /// The least between two looks of a node, whatever waits there.
 const LOOKS_APART: Duration = Duration::from_millis(25);
 
-/// Waits until so many duplicates wait at a gateway.
-async fn waiting(gateway: &Gateway, waiters: usize) {
-    until("the waiters", || async {
-        let metrics = gateway.ask("/metrics").await;
-        String::from_utf8_lossy(&metrics.body).contains(&format!("oncekey_waiters {waiters}\n")).then_some(())
-    })
-    .await;
-}
+/// A node looks after records that another one executes by this statement.
+const LOOK: &str = "AS wanted";
 
 /// From the first answer on one node to the duplicate's on another, in order of length. The first answer means that the outcome
 /// is recorded (E2).
-async fn wake_ups(store: &str) -> Vec<Duration> {
-    let upstream = CountingUpstream::start().await;
-    let one = Gateway::on_server(store, &upstream.url(), SETTINGS).await;
-    let two = Gateway::on_server(store, &upstream.url(), SETTINGS).await;
+async fn wake_ups(server: SocketAddr) -> Vec<Duration> {
+    let (upstream, database, cutter) =
+        (CountingUpstream::start().await, database().await, CommitCutter::start(server).await);
+    let one = Gateway::on_server(&PostgresServer::url_by(server, &database), &upstream.url(), SETTINGS).await;
+    let two = Gateway::on_server(&cutter.url(&database), &upstream.url(), SETTINGS).await;
     let mut took = Vec::new();
     for number in 0..WAKE_UPS {
         let call = order(&format!("key-{number}"));
@@ -49,7 +45,8 @@ async fn wake_ups(store: &str) -> Vec<Duration> {
                 (answer, Instant::now())
             };
             let opening = async {
-                waiting(&two, 1).await;
+                let before = cutter.statements(LOOK);
+                until("a look", || std::future::ready((cutter.statements(LOOK) > before).then_some(()))).await;
                 // Any moment between two looks, so a rhythm of its own is laid over theirs.
                 tokio::time::sleep(Duration::from_micros(u64::from(number) * 7919 % 25_000)).await;
                 upstream.open(&gate);
@@ -79,47 +76,54 @@ fn tell(by_way_of: &str, took: &[Duration]) {
 
 #[tokio::test]
 async fn a_duplicate_is_woken_by_another_nodes_outcome() {
-    tell("directly", &wake_ups(&SERVER.url(&database().await)).await);
+    tell("directly", &wake_ups(SERVER.address()).await);
 }
 
 #[tokio::test]
 async fn a_duplicate_is_woken_through_pgbouncer() {
     let pooler = spawn_blocking(|| Pooler::start(&SERVER)).await.expect("no panic").expect("starts");
-    let database = database().await;
-    tell("through PgBouncer", &wake_ups(&pooler.url(&database)).await);
+    tell("through PgBouncer", &wake_ups(pooler.address()).await);
 }
 
-/// However many wait, a node asks once per look, and has no connection for any of them.
+/// However many wait, a node asks once a look, and has no connection for any of them.
 #[tokio::test]
 async fn three_hundred_waiters_cost_the_server_one_statement_a_look() {
-    const WAITERS: usize = 300;
-    let upstream = CountingUpstream::start().await;
-    let database = database().await;
+    const KEYS: usize = 150;
+    let (upstream, database) = (CountingUpstream::start().await, database().await);
     let cutter = CommitCutter::start(SERVER.address()).await;
     let one = Gateway::on_server(&SERVER.url(&database), &upstream.url(), SETTINGS).await;
     let two = Gateway::on_server(&cutter.url(&database), &upstream.url(), SETTINGS).await;
-    let looks = || cutter.statements("AS wanted");
-    assert_eq!(looks(), 0);
-    let calls: Vec<_> = (0..WAITERS).map(|number| order(&format!("key-{number}"))).collect();
+    let looks = || cutter.statements(LOOK);
+    let calls: Vec<_> = (0..KEYS).map(|number| order(&format!("key-{number}"))).collect();
     let first = join_all(calls.iter().map(|call| {
-        let held = call.clone().header("x-test-gate", "shut");
-        async move { one.client().call(&held).await }
+        let (client, held) = (one.client(), call.clone().header("x-test-gate", "shut"));
+        async move { client.call(&held).await }
     }));
+    let watching = async {
+        // Of two duplicates of a key one asks the store and then looks, and the other waits for that one.
+        let all_there = format!("oncekey_waiters {KEYS}\n");
+        until("the waiters", || async {
+            let metrics = two.ask("/metrics").await;
+            String::from_utf8_lossy(&metrics.body).contains(&all_there).then_some(())
+        })
+        .await;
+        let (began, before, all_before) = (Instant::now(), looks(), cutter.statements(""));
+        until("forty looks", || std::future::ready((looks() >= before + 40).then_some(()))).await;
+        let (took, looks, all) = (began.elapsed(), looks() - before, cutter.statements("") - all_before);
+        eprintln!("{} waiters at one node: {looks} looks, {all} statements of all kinds within {took:?}", 2 * KEYS);
+        assert!(u128::from(looks) <= took.as_millis() / LOOKS_APART.as_millis() + 2, "{looks} looks in {took:?}");
+        let few = "DO $$ BEGIN ASSERT (SELECT count(*) FROM pg_stat_activity \
+            WHERE datname = current_database() AND application_name = 'oncekey') <= 8; END $$";
+        SERVER.execute(&database, few).await.expect("four connections for each of the two");
+        upstream.open("shut");
+    };
     let duplicates = async {
-        upstream.arrived(u32::try_from(WAITERS).expect("small")).await;
-        let watching = async {
-            waiting(&two, WAITERS).await;
-            let (began, before, all_before) = (Instant::now(), looks(), cutter.statements(""));
-            until("forty looks", || std::future::ready((looks() >= before + 40).then_some(()))).await;
-            let (took, looks, all) = (began.elapsed(), looks() - before, cutter.statements("") - all_before);
-            eprintln!("{WAITERS} waiters of one node: {looks} looks, {all} statements of all kinds within {took:?}");
-            assert!(u128::from(looks) <= took.as_millis() / LOOKS_APART.as_millis() + 2, "{looks} looks in {took:?}");
-            let few = "DO $$ BEGIN ASSERT (SELECT count(*) FROM pg_stat_activity \
-                WHERE datname = current_database() AND application_name = 'oncekey') <= 8; END $$";
-            SERVER.execute(&database, few).await.expect("four connections for each of the two");
-            upstream.open("shut");
-        };
-        tokio::join!(join_all(calls.iter().map(|call| two.client().call(call))), watching).0
+        upstream.arrived(u32::try_from(KEYS).expect("small")).await;
+        let asking = calls.iter().chain(&calls).map(|call| {
+            let client = two.client();
+            async move { client.call(call).await }
+        });
+        tokio::join!(join_all(asking), watching).0
     };
     let (first, duplicates) = tokio::join!(first, duplicates);
     for (answers, replay) in [(first, false), (duplicates, true)] {

@@ -17,14 +17,19 @@ const DELETE: &str = "USING expired";
 /// Cuts of a scenario.
 const CUTS: u32 = 24;
 
+/// Cuts that a gateway that breaks a rule must not get away with.
+const CUTS_TO_BE_CAUGHT: u32 = 8;
+
 /// A load on two gateways, of whose statements of these kinds every third is cut.
 async fn cut(statements: &[&'static str], at: CutAt, broken: &str) -> Result<Tally, String> {
     let cutter = CommitCutter::start(SERVER.address()).await;
     let site = Site::on_store(cutter.url(&database().await)).await;
     let mut plan = site.gateway().set("lease", "30s").set("sweep_every", "100ms").breaking(broken);
+    let mut cuts = CUTS;
     if !broken.is_empty() {
         // What is left behind lapses soon.
         plan = plan.set("upstream_timeout", "2s");
+        cuts = CUTS_TO_BE_CAUGHT;
     }
     // One after the other: they share their address space, and the cutter is quiet as yet.
     let (one, two) = (plan.start().await, plan.start().await);
@@ -32,7 +37,7 @@ async fn cut(statements: &[&'static str], at: CutAt, broken: &str) -> Result<Tal
         cutter.cut_every(3, statement, at);
     }
     let load = Load::default();
-    let ((), keys) = load.during(&[one.front, two.front], cutter.until_cuts(CUTS)).await;
+    let ((), keys) = load.during(&[one.front, two.front], cutter.until_cuts(cuts)).await;
     cutter.heal();
     let retried = load.retry(&[&one, &two], &keys).await;
     // What the judge finds says more than an answer that is missing.
