@@ -110,8 +110,9 @@ mod switched {
 
     async fn signal(signal: rustix::process::Signal) {
         rustix::process::kill_process(rustix::process::getpid(), signal).expect("a process may signal itself");
-        // A signal to oneself arrives before this returns on the calling thread, or shortly after on another one.
-        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        // A signal to oneself arrives before this returns on the calling thread, or on another one, which a loaded machine may
+        // let wait for a while. A pause counts towards this sleep.
+        tokio::time::sleep(std::time::Duration::from_secs(1)).await;
     }
 
     /// See the variant without the feature.
