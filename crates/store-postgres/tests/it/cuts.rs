@@ -109,9 +109,9 @@ async fn an_outcome_that_is_cut_at_its_commit_is_written_once() {
         let id = mine.identity.id();
         granted(&stage.store.claim(mine.clone()).await);
         stage.cut(OUTCOME, at, stage.store.record(id, mine.token, samples::completed("x"))).await;
-        let state = async || stage.rival.read(id).await.expect("a reading").expect("there").record.state;
+        let stands = async || stage.rival.read(id).await.expect("a reading").expect("there").record.state;
         let expected = if at == CutAt::AfterCommit { State::Completed } else { State::Processing };
-        assert_eq!(state().await, expected, "{at:?}");
+        assert_eq!(stands().await, expected, "{at:?}");
         stage.clock.advance(Duration::from_secs(1));
         let again = written(&stage.store.record(id, mine.token, samples::completed("x")).await);
         assert_eq!(again, written(&stage.store.record(id, mine.token, samples::completed("x")).await), "{at:?}");
@@ -128,17 +128,17 @@ async fn a_sweep_that_is_cut_at_its_commit_is_made_up_for() {
         granted(&stage.store.claim(lapsing.clone()).await);
         granted(&stage.store.claim(expiring.clone()).await);
         written(&stage.store.record(expiring.identity.id(), expiring.token, samples::completed("x")).await);
-        let state = async |of: &Claim| {
+        let stands = async |of: &Claim| {
             stage.rival.read(of.identity.id()).await.expect("a reading").map(|found| found.record.state)
         };
 
         stage.clock.advance(lapsing.lifetimes.run);
         stage.cut(MARK, at, stage.store.sweep(stage.clock.now(), 100)).await;
         let marked = if at == CutAt::AfterCommit { State::Unknown } else { State::Processing };
-        assert_eq!(state(&lapsing).await, Some(marked), "{at:?}");
+        assert_eq!(stands(&lapsing).await, Some(marked), "{at:?}");
         let swept = stage.rival.sweep(stage.clock.now(), 100).await.expect("a sweep");
         assert_eq!(swept.lapsed, u64::from(marked == State::Processing), "{at:?}");
-        assert_eq!(state(&lapsing).await, Some(State::Unknown));
+        assert_eq!(stands(&lapsing).await, Some(State::Unknown));
         // The owner's outcome counts all the same, however late (E4).
         written(&stage.store.record(lapsing.identity.id(), lapsing.token, samples::completed("late")).await);
 
@@ -146,6 +146,6 @@ async fn a_sweep_that_is_cut_at_its_commit_is_made_up_for() {
         stage.cut(DELETE, at, stage.store.sweep(stage.clock.now(), 100)).await;
         let swept = stage.rival.sweep(stage.clock.now(), 100).await.expect("a sweep");
         assert_eq!(swept.deleted > 0, at == CutAt::BeforeCommit, "{at:?}");
-        assert_eq!(state(&expiring).await, None, "{at:?}");
+        assert_eq!(stands(&expiring).await, None, "{at:?}");
     }
 }
