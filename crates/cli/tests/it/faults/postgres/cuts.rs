@@ -28,7 +28,7 @@ async fn cut(statements: &[&'static str], at: CutAt, broken: &str) -> Result<Tal
     let mut cuts = CUTS;
     if !broken.is_empty() {
         // What is left behind lapses soon.
-        plan = plan.set("upstream_timeout", "2s");
+        plan = plan.set("upstream_timeout", "2s").set("wait", "1s");
         cuts = CUTS_TO_BE_CAUGHT;
     }
     // One after the other: they share their address space, and the cutter is quiet as yet.
