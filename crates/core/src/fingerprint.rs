@@ -17,6 +17,7 @@ mod multipart;
 mod pairs;
 mod pointer;
 mod recipe;
+mod seed;
 mod show;
 
 pub use canonical::{Canonical, Operation};

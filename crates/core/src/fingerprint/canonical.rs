@@ -11,6 +11,7 @@ use super::media_type::MediaType;
 use super::multipart::{self, Part};
 use super::pairs::{Pairs, by_list, by_name};
 use super::recipe::{Encoding, Recipe};
+use super::seed;
 
 /// What of a request goes into its fingerprint.
 #[derive(Clone, Copy, Debug)]
@@ -39,6 +40,8 @@ pub struct Canonical<'a> {
     pub(super) content: Content<'a>,
     /// All lines of each of the recipe's headers, in their order.
     pub(super) headers: Vec<(&'a HeaderName, Vec<&'a [u8]>)>,
+    /// Under the seed's recipe its digest, which is none of this form; the form is then what people are shown.
+    seed: Option<[u8; 32]>,
 }
 
 /// A body, as it was read by its media type.
@@ -70,7 +73,13 @@ impl<'a> Canonical<'a> {
         let query = operation.query.unwrap_or_default().as_bytes();
         let (query, content) = match recipe.encoding {
             Encoding::V1 => (Pairs::read(query, by_name), content_v1(operation, &media_type)),
-            Encoding::V2 => (Pairs::read(query, by_list), content_v2(operation, &media_type, recipe)),
+            Encoding::V2 | Encoding::Seed(_) => {
+                (Pairs::read(query, by_list), content_v2(operation, &media_type, recipe))
+            }
+        };
+        let seed = match &recipe.encoding {
+            Encoding::Seed(sought) => Some(seed::digest(operation, sought)),
+            Encoding::V1 | Encoding::V2 => None,
         };
         Self {
             recipe,
@@ -80,14 +89,18 @@ impl<'a> Canonical<'a> {
             media_type,
             content,
             headers: recipe.headers.iter().map(|name| (name, lines(operation, name))).collect(),
+            seed,
         }
     }
 
     /// Its fingerprint.
     pub fn fingerprint(&self) -> Fingerprint {
+        if let Some(digest) = self.seed {
+            return Fingerprint::from_parts(digest, self.recipe.clone());
+        }
         let mut encoder = Encoder::new(match self.recipe.encoding {
             Encoding::V1 => "oncekey/fingerprint/v1",
-            Encoding::V2 => "oncekey/fingerprint/v2",
+            Encoding::V2 | Encoding::Seed(_) => "oncekey/fingerprint/v2",
         });
         encoder.bytes(self.method.as_str().as_bytes());
         encoder.bytes(self.path.as_bytes());

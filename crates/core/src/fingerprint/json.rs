@@ -9,11 +9,13 @@
 
 mod decimal;
 pub(super) mod difference;
+pub(super) mod python;
 #[cfg(test)]
 mod tests;
 
 use std::ops::Range;
 
+use self::python::Style;
 use super::pointer::{Below, Pointer};
 use crate::json_text::write_string;
 
@@ -36,12 +38,7 @@ impl Document {
     /// the body's length, but for the sorting of names, and once more for each level whose members aren't in order. The
     /// pointers must be sorted.
     pub(super) fn read(body: &[u8], ignore: &[Pointer]) -> Option<Self> {
-        let input = std::str::from_utf8(body).ok()?;
-        let mut reader = Reader { input, at: 0, text: String::new(), form: Vec::new(), leaving_out: false };
-        reader.value(0, Below::root(ignore))?;
-        reader.skip_white_space();
-        let form = String::from_utf8(reader.form).expect("a canonical form is made of text");
-        (reader.at == body.len()).then_some(Self { form })
+        Reader::new(std::str::from_utf8(body).ok()?, None).document(ignore)
     }
 
     /// Its canonical form.
@@ -59,12 +56,6 @@ struct Member {
     start: usize,
 }
 
-fn write_comma(is_first: bool, form: &mut Vec<u8>) {
-    if !is_first {
-        form.push(b',');
-    }
-}
-
 /// Reads a body once from front to back; each method returns `None` for what has no canonical form.
 struct Reader<'a> {
     input: &'a str,
@@ -75,9 +66,35 @@ struct Reader<'a> {
     form: Vec<u8>,
     /// Within a value that doesn't count: it has to be JSON, and is not judged otherwise.
     leaving_out: bool,
+    /// Writes as Python does, in this style, instead of the canonical form.
+    python: Option<Style>,
 }
 
 impl<'a> Reader<'a> {
+    const fn new(input: &'a str, python: Option<Style>) -> Self {
+        Self { input, at: 0, text: String::new(), form: Vec::new(), leaving_out: false, python }
+    }
+
+    /// All of the input.
+    fn document(mut self, ignore: &[Pointer]) -> Option<Document> {
+        self.value(0, Below::root(ignore))?;
+        self.skip_white_space();
+        let form = String::from_utf8(self.form).expect("a canonical form is made of text");
+        (self.at == self.input.len()).then_some(Document { form })
+    }
+
+    fn comma(&self) -> &'static [u8] {
+        self.python.map_or(",", Style::comma).as_bytes()
+    }
+
+    /// Writes what is in the text there.
+    fn write_string(&mut self, text: Range<usize>) {
+        match self.python {
+            None => write_string(&self.text[text], &mut self.form),
+            Some(style) => python::write_string(&self.text[text], style.ascii, &mut self.form),
+        }
+    }
+
     /// A value, with white space before it. `depth` counts the arrays and objects around it; `below` are the pointers to what
     /// is left out of it.
     fn value(&mut self, depth: usize, below: Below<'_>) -> Option<()> {
@@ -87,7 +104,7 @@ impl<'a> Reader<'a> {
             b'[' if depth < MAX_DEPTH => self.array(depth + 1, below),
             b'"' => {
                 let string = self.string()?;
-                write_string(&self.text[string.clone()], &mut self.form);
+                self.write_string(string.clone());
                 self.text.truncate(string.start);
                 Some(())
             }
@@ -142,10 +159,12 @@ impl<'a> Reader<'a> {
             self.text.truncate(name.start);
             return self.leave_out(depth);
         }
-        write_comma(members.is_empty(), &mut self.form);
+        if !members.is_empty() {
+            self.form.extend(self.comma());
+        }
         members.push(Member { name: name.start, start: self.form.len() });
-        write_string(&self.text[name], &mut self.form);
-        self.form.push(b':');
+        self.write_string(name);
+        self.form.extend(self.python.map_or(":", Style::colon).as_bytes());
         self.value(depth, below)
     }
 
@@ -159,18 +178,28 @@ impl<'a> Reader<'a> {
         if order.is_sorted_by(|a, b| name(*a) < name(*b)) {
             return Some(());
         }
-        order.sort_unstable_by(|a, b| name(*a).cmp(name(*b)));
+        order.sort_by(|a, b| name(*a).cmp(name(*b)));
+        if self.python.is_some() {
+            // Of members of one name the last counts.
+            order.reverse();
+            order.dedup_by(|earlier, last| name(*earlier) == name(*last));
+            order.reverse();
+        }
         if order.windows(2).any(|pair| name(pair[0]) == name(pair[1])) {
             return None;
         }
+        let comma = self.comma();
         let start = members.first()?.start;
         let mut sorted = Vec::with_capacity(self.form.len() - start);
         for index in order {
-            write_comma(sorted.is_empty(), &mut sorted);
-            let end = members.get(index + 1).map_or(self.form.len(), |next| next.start - 1);
+            if !sorted.is_empty() {
+                sorted.extend_from_slice(comma);
+            }
+            let end = members.get(index + 1).map_or(self.form.len(), |next| next.start - comma.len());
             sorted.extend_from_slice(&self.form[members[index].start..end]);
         }
-        self.form[start..].copy_from_slice(&sorted);
+        self.form.truncate(start);
+        self.form.append(&mut sorted);
         Some(())
     }
 
@@ -185,7 +214,9 @@ impl<'a> Reader<'a> {
                 if below.ends_here() {
                     self.leave_out(depth)?;
                 } else {
-                    write_comma(is_first, &mut self.form);
+                    if !is_first {
+                        self.form.extend(self.comma());
+                    }
                     is_first = false;
                     self.value(depth, below)?;
                 }
@@ -209,6 +240,7 @@ impl<'a> Reader<'a> {
     }
 
     fn number(&mut self) -> Option<()> {
+        let begin = self.at;
         let negative = self.take(b'-');
         let whole = self.digits()?;
         if whole.len() > 1 && whole.starts_with('0') {
@@ -216,6 +248,9 @@ impl<'a> Reader<'a> {
         }
         let fraction = if self.take(b'.') { self.digits()? } else { "" };
         let exponent = if self.take(b'e') || self.take(b'E') { self.exponent()? } else { 0 };
+        if self.python.is_some() {
+            return python::write_number(&self.input[begin..self.at], &mut self.form);
+        }
         let start = self.text.len();
         let written = decimal::write(negative, [whole, fraction], exponent, &mut self.text);
         (written.is_some() || self.leaving_out).then_some(())?;

@@ -26,6 +26,9 @@ pub(super) enum Encoding {
     /// Reads forms and multipart bodies too, and looks through content codings (F5, F6).
     #[default]
     V2,
+    /// The seed's own digest, which a record of its table kept; see [`seed`](super::seed). The digest is part of the recipe,
+    /// since which of several formulas made it shows only by comparing.
+    Seed([u8; 32]),
 }
 
 /// A recipe that can't be used.
@@ -61,13 +64,17 @@ impl Recipe {
 }
 
 impl fmt::Display for Recipe {
-    /// The form in which records keep it: `v2`, `v2 headers=a,b`, `v2 ignore=/a,/b`, `v2 headers=a ignore=/a`. What could
-    /// be taken for its punctuation is percent-encoded in a pointer.
+    /// The form in which records keep it: `v2`, `v2 headers=a,b`, `v2 ignore=/a,/b`, `v2 headers=a ignore=/a`; `seed` and
+    /// a digest in hex. What could be taken for its punctuation is percent-encoded in a pointer.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self.encoding {
-            Encoding::V1 => "v1",
-            Encoding::V2 => "v2",
-        })?;
+        match &self.encoding {
+            Encoding::V1 => f.write_str("v1")?,
+            Encoding::V2 => f.write_str("v2")?,
+            Encoding::Seed(digest) => {
+                f.write_str("seed ")?;
+                digest.iter().try_for_each(|byte| write!(f, "{byte:02x}"))?;
+            }
+        }
         for (index, name) in self.headers.iter().enumerate() {
             f.write_str(if index == 0 { " headers=" } else { "," })?;
             f.write_str(name.as_str())?;
@@ -99,12 +106,14 @@ impl FromStr for Recipe {
         let encoding = match fields.next() {
             Some("v1") => Encoding::V1,
             Some("v2") => Encoding::V2,
+            Some("seed") => Encoding::Seed(fields.next().and_then(read_digest).ok_or_else(unknown)?),
             _ => return Err(unknown()),
         };
         let (mut headers, mut ignore) = (Vec::new(), Vec::new());
         for field in fields {
             let (name, list) = field.split_once('=').ok_or_else(unknown)?;
             match name {
+                _ if matches!(encoding, Encoding::Seed(_)) => return Err(unknown()),
                 "headers" => {
                     let names = list.split(',').map(|name| HeaderName::from_bytes(name.as_bytes()));
                     headers = names.collect::<Result<_, _>>().map_err(|_| unknown())?;
@@ -120,6 +129,17 @@ impl FromStr for Recipe {
         // One recipe has one text. Whatever else reads like one was not written by this version.
         if recipe.to_string() == text { Ok(recipe) } else { Err(unknown()) }
     }
+}
+
+fn read_digest(text: &str) -> Option<[u8; 32]> {
+    let mut digest = [0; 32];
+    if text.len() != 64 || !text.is_ascii() {
+        return None;
+    }
+    for (byte, at) in digest.iter_mut().zip((0..).step_by(2)) {
+        *byte = u8::from_str_radix(&text[at..at + 2], 16).ok()?;
+    }
+    Some(digest)
 }
 
 fn read_pointer(text: &str) -> Option<Pointer> {

@@ -13,6 +13,7 @@ mod problem;
 mod problem_pages;
 mod response;
 mod scope;
+mod seed;
 mod standing;
 mod transition;
 mod unknowns;
