@@ -17,6 +17,17 @@ pub enum SchemaError {
     /// A table of that name that some other program made; it is left alone.
     #[error("the table `{0}` is there and is not oncekey's: it is left alone; use another database or schema")]
     Foreign(String),
+    /// A table that might be of the code that oncekey grew from, and has another shape; it is left alone.
+    #[error(
+        "the table `{table}` is there, is not oncekey's and can't be taken over ({differs}): it is left alone; use another \
+         database or schema"
+    )]
+    Unlike {
+        /// Its name.
+        table: String,
+        /// What of its shape differs.
+        differs: String,
+    },
     /// A later version of oncekey has upgraded it.
     #[error("the schema has version {found}, and this version knows {known}: use a later oncekey")]
     Newer {

@@ -41,6 +41,7 @@ mod replays;
 mod row;
 mod schema;
 mod scopes;
+mod seed;
 mod session;
 mod store;
 mod sweep;

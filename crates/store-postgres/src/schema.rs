@@ -4,6 +4,7 @@ use oncekey_store::StoreError;
 
 use crate::PostgresOptions;
 use crate::error::{Failure, SchemaError};
+use crate::seed;
 use crate::session::{Server, Session};
 
 /// The steps, in order; the schema's version is how many of them were taken. A step that was released never changes.
@@ -44,13 +45,15 @@ pub fn migration_sql() -> String {
 }
 
 fn numbered(version: u32, step: &str) -> String {
+    // The first one takes a table of before along.
+    let step = if version == 1 { format!("{}{step}{}", seed::take(), seed::GIVE) } else { step.to_owned() };
     format!("{step}\nUPDATE oncekey_schema SET version = {version};\n\n")
 }
 
 /// Creates the tables, or brings older ones up to this version.
 ///
-/// Several processes may do so at once, and it may be repeated: each step is taken once, all in one transaction. A table of
-/// another program under one of the names, or a schema of a later version, is left untouched and refused as `Misconfigured`,
+/// Several processes may do so at once, and it may be repeated: each step is taken once, all in one transaction. A table
+/// `idempotency_keys` of the code that oncekey grew from is taken over, its rows becoming records. A table of another program under one of the names, or a schema of a later version, is left untouched and refused as `Misconfigured`,
 /// with a [`SchemaError`]. Where nothing is to be done, nothing but reading is asked of the role.
 pub async fn migrate(options: &PostgresOptions) -> Result<Migrated, StoreError> {
     let session =
@@ -80,7 +83,13 @@ async fn take_steps(session: &Session) -> Result<Migrated, Failure> {
          SELECT version INTO found FROM oncekey_schema;\n{}END $migration$",
         steps.concat()
     );
-    session.batch(&sql).await?;
+    session.batch(&sql).await.map_err(|failure| match failure.refused_with() {
+        // Another table has come to be there since it was looked for.
+        Some(code) if code.code() == seed::REFUSED => {
+            Failure::Refused("a table idempotency_keys came to be there meanwhile")
+        }
+        _ => failure,
+    })?;
     Ok(Migrated { from, to: known_version(session).await? })
 }
 
@@ -101,6 +110,10 @@ async fn known_version(session: &Session) -> Result<u32, Failure> {
     for row in &rows {
         is_ours = row.try_get(0)?;
         if !is_ours && row.try_get::<_, Option<&str>>(1)?.is_some() {
+            if row.try_get::<_, &str>(2)? == seed::TABLE {
+                seed::check(session).await?;
+                continue;
+            }
             return Err(Failure::Schema(SchemaError::Foreign(row.try_get::<_, &str>(2)?.to_owned())));
         }
     }

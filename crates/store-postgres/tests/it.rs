@@ -15,6 +15,8 @@ mod plans;
 mod schema;
 #[path = "it/scopes.rs"]
 mod scopes;
+#[path = "it/seed.rs"]
+mod seed;
 #[path = "it/standbys.rs"]
 mod standbys;
 #[path = "it/tls.rs"]

@@ -35,7 +35,7 @@ pub use client::{Answer, Call, Client};
 pub use frames::FrameClient;
 pub use http2::{Http2Client, whole};
 pub use loopback::{free_address, free_addresses, raise_open_files, scratch_dir};
-pub use postgres::{CommitCutter, CutAt, Pooler, PostgresServer, Release};
+pub use postgres::{CommitCutter, CutAt, Pooler, PostgresServer, Release, SEED_TABLE};
 pub use process::{Lines, Memory, Process};
 pub use proxy::{Direction, FaultProxy};
 pub use raw_client::{RawAnswer, RawClient};

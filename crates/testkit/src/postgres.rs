@@ -5,6 +5,7 @@
 
 mod cutter;
 mod pooler;
+mod seed;
 mod watch;
 
 use std::ffi::OsStr;
@@ -25,6 +26,7 @@ use watch::Watched;
 
 pub use cutter::{CommitCutter, CutAt};
 pub use pooler::Pooler;
+pub use seed::SEED_TABLE;
 
 /// Whom servers run as, where the tests run as root: PostgreSQL refuses to. `nobody` and `nogroup`.
 const NOBODY: u32 = 65534;

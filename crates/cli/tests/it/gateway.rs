@@ -21,6 +21,7 @@ mod postgres;
 mod profiles;
 mod reloading;
 mod scopes;
+mod seed;
 mod smuggling;
 mod stand;
 mod starting;

@@ -63,7 +63,7 @@ async fn a_later_schema_is_refused() {
     }
 }
 
-/// A table of that name that is another's (the article's own, say) is named, and left as it is.
+/// A table of that name that is another's is named, and left as it is.
 #[tokio::test]
 async fn a_foreign_table_is_refused_by_name_and_left_alone() {
     let database = empty().await;
@@ -73,7 +73,7 @@ async fn a_foreign_table_is_refused_by_name_and_left_alone() {
         migrate(&options(&OLD.url(&database))).await.expect_err("refused"),
         PostgresStore::open(options(&OLD.url(&database))).await.expect_err("refused"),
     ] {
-        assert_eq!(*schema_error(&error), SchemaError::Foreign("idempotency_keys".into()));
+        assert!(matches!(schema_error(&error), SchemaError::Unlike { .. }), "{error:?}");
         assert!(error.to_string().contains("`idempotency_keys`"), "{error}");
     }
     let untouched = "SELECT id FROM idempotency_keys; CREATE TABLE oncekey_schema (mine INTEGER)";
