@@ -4,9 +4,12 @@
 //! `--quick` runs the same course on whatever is built, to see that it still runs; its numbers mean nothing.
 
 mod gateway;
+mod growth;
 mod load;
 mod memory;
+pub(crate) mod naive;
 pub(crate) mod plain;
+mod postgres;
 mod report;
 
 use std::path::{Path, PathBuf};
@@ -20,11 +23,14 @@ use crate::{Result, workspace};
 /// What `cargo xtask bench` takes.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// The benchmark to run; all, when none is named.
+    /// The benchmark to run; all but `growth`, when none is named.
     name: Option<Name>,
     /// A short course in debug builds: shows that the benchmark works, and no numbers worth reading.
     #[arg(long)]
     quick: bool,
+    /// How many records `growth` goes up to.
+    #[arg(long, default_value_t = 10_000_000, value_name = "RECORDS")]
+    up_to: u64,
     /// Measure this program instead of building one.
     #[arg(long, value_name = "PATH")]
     gateway: Option<PathBuf>,
@@ -36,6 +42,10 @@ enum Name {
     Gateway,
     /// Memory after the start, and with ten thousand clients at once.
     Memory,
+    /// First execution and replay on PostgreSQL, beside two commits a request in the plain proxy and in pgbench.
+    Postgres,
+    /// Claims, replays and sweeps on PostgreSQL, as its table grows. Takes long and much of the disk: only when named.
+    Growth,
 }
 
 /// Runs a benchmark.
@@ -48,16 +58,24 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
         Some(path) => path.clone(),
         None => workspace::build("oncekey-cli", "oncekey", !arguments.quick)?,
     };
-    let names = arguments.name.map_or(Name::value_variants().to_vec(), |name| vec![name]);
-    let outcomes: Result<Vec<_>> = names.into_iter().map(|name| measure(name, &gateway, arguments.quick)).collect();
+    let usual = || Name::value_variants().iter().copied().filter(|name| !matches!(name, Name::Growth)).collect();
+    let names: Vec<_> = arguments.name.map_or_else(usual, |name| vec![name]);
+    let outcomes: Result<Vec<_>> = names.into_iter().map(|name| measure(name, &gateway, arguments)).collect();
     report::write(&outcomes?)
 }
 
-fn measure(name: Name, gateway: &Path, quick: bool) -> Result<Outcome> {
-    let runtime = runtime()?;
+fn measure(name: Name, gateway: &Path, arguments: &Arguments) -> Result<Outcome> {
+    let (runtime, quick) = (runtime()?, arguments.quick);
     match name {
         Name::Gateway => runtime.block_on(gateway::run(gateway, if quick { &gateway::QUICK } else { &gateway::FULL })),
         Name::Memory => runtime.block_on(memory::run(gateway, if quick { &memory::QUICK } else { &memory::FULL })),
+        Name::Postgres => {
+            runtime.block_on(postgres::run(gateway, if quick { &postgres::QUICK } else { &postgres::FULL }))
+        }
+        Name::Growth => {
+            let course = if quick { growth::QUICK } else { growth::FULL.up_to(arguments.up_to) };
+            runtime.block_on(growth::run(gateway, &course))
+        }
     }
 }
 

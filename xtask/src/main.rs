@@ -39,6 +39,9 @@ enum Command {
     PlainProxy {
         /// Where it passes everything on to.
         upstream: SocketAddr,
+        /// The database in which it keeps keys, by two commits a request.
+        #[arg(long, value_name = "URL")]
+        naive: Option<String>,
     },
     /// The upstream of the benchmarks.
     #[command(hide = true)]
@@ -50,7 +53,8 @@ fn main() -> ExitCode {
         Command::Test { only, keep_going } => test::run(only.as_deref(), keep_going),
         Command::Tidy => tidy::run(),
         Command::Bench(arguments) => bench::run(&arguments),
-        Command::PlainProxy { upstream } => bench::plain::proxy(upstream),
+        Command::PlainProxy { upstream, naive: None } => bench::plain::proxy(upstream),
+        Command::PlainProxy { upstream, naive: Some(store) } => bench::naive::proxy(upstream, &store),
         Command::PlainUpstream => bench::plain::upstream(),
     };
     match done {

@@ -16,12 +16,14 @@ use std::os::unix::fs::{OpenOptionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use rustix::process::geteuid;
 use tempfile::TempDir;
 use tokio_postgres::NoTls;
 
 use crate::free_address;
+use crate::process::usage;
 use watch::Watched;
 
 pub use cutter::{CommitCutter, CutAt};
@@ -166,6 +168,13 @@ impl PostgresServer {
     /// Starts it again after it was ended. Blocks.
     pub fn restart(&self) -> io::Result<()> {
         self.control(&["start"])
+    }
+
+    /// CPU time that the server's processes have used: those that live, and those that have ended.
+    pub fn cpu_time(&self) -> io::Result<Duration> {
+        let pid_file = fs::read_to_string(self.watched.directory().join("data/postmaster.pid"))?;
+        let pid = pid_file.lines().next().and_then(|line| line.trim().parse().ok());
+        usage::family_cpu_time(pid.ok_or_else(|| io::Error::other("the server has no pid"))?)
     }
 
     fn control(&self, what: &[&str]) -> io::Result<()> {

@@ -1,7 +1,7 @@
 //! A program under test, from its start to its end: what it says, what it is sent, what it costs.
 
 mod lines;
-mod usage;
+pub(crate) mod usage;
 
 use std::io;
 use std::net::SocketAddr;

@@ -121,7 +121,8 @@ impl Stand {
         let folder = workspace::target("bench");
         std::fs::create_dir_all(&folder)?;
         let store = TempDir::new_in(folder)?;
-        let gateway = start_gateway(program, upstream.1, &store.path().join("bench.db")).await?;
+        let gateway =
+            start_gateway(program, upstream.1, &format!("sqlite:{}", store.path().join("bench.db").display())).await?;
         Ok(Self { upstream, plain, gateway, _store: store })
     }
 
@@ -156,7 +157,7 @@ impl Stand {
     }
 }
 
-async fn start_plain(command: &mut Command) -> Result<(Process, SocketAddr)> {
+pub(super) async fn start_plain(command: &mut Command) -> Result<(Process, SocketAddr)> {
     let process = Process::start(command)?;
     let line = process.stdout().wait_for(READY).await?;
     let address = line.trim_start_matches(READY).parse()?;
@@ -164,11 +165,11 @@ async fn start_plain(command: &mut Command) -> Result<(Process, SocketAddr)> {
 }
 
 /// Starts a build of the gateway with built-in settings.
-pub(super) async fn start_gateway(program: &Path, upstream: SocketAddr, store: &Path) -> Result<(Process, SocketAddr)> {
+pub(super) async fn start_gateway(program: &Path, upstream: SocketAddr, store: &str) -> Result<(Process, SocketAddr)> {
     let (listen, admin) = (free_address()?, free_address()?);
     let mut command = Command::new(program);
     command.arg("serve").args(["--upstream", &format!("http://{upstream}")]).args(["--listen", &listen.to_string()]);
-    command.args(["--store", &format!("sqlite:{}", store.display())]).args(["--admin", &admin.to_string()]);
+    command.args(["--store", store]).args(["--admin", &admin.to_string()]);
     // Settings of whoever runs this must not become settings of what is measured.
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("ONCEKEY_")) {
         command.env_remove(name);

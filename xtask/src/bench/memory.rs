@@ -79,7 +79,8 @@ pub(super) async fn run(program: &Path, course: &Course) -> Result<Outcome> {
     let folder = workspace::target("bench");
     std::fs::create_dir_all(&folder)?;
     let store = TempDir::new_in(folder)?;
-    let (gateway, address) = start_gateway(program, upstream.address(), &store.path().join("memory.db")).await?;
+    let store_url = format!("sqlite:{}", store.path().join("memory.db").display());
+    let (gateway, address) = start_gateway(program, upstream.address(), &store_url).await?;
     // Rest is what is measured; it has no event.
     tokio::time::sleep(course.rest).await;
     let resting = gateway.memory()?;

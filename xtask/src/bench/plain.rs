@@ -25,8 +25,8 @@ pub(super) const READY: &str = "listening on ";
 /// The upstream's answer to everything: an order as a real API would give it, some 200 bytes.
 pub(super) const ORDER: &[u8] = br#"{"order_id":"9f1c2d3e-4b5a-6978-8796-a5b4c3d2e1f0","account_id":"bench","amount":1200,"currency":"EUR","items":[{"sku":"tea-green-100","qty":2},{"sku":"cup-white","qty":1}],"status":"created"}"#;
 
-type Pool = Client<HttpConnector, Incoming>;
-type Error = Box<dyn std::error::Error + Send + Sync>;
+type Pool<B> = Client<HttpConnector, B>;
+pub(super) type Error = Box<dyn std::error::Error + Send + Sync>;
 
 /// Runs the upstream until it is killed.
 pub(crate) fn upstream() -> Result {
@@ -37,11 +37,16 @@ pub(crate) fn upstream() -> Result {
 pub(crate) fn proxy(upstream: SocketAddr) -> Result {
     let authority: Authority = upstream.to_string().parse()?;
     super::runtime()?.block_on(async {
-        let mut connector = HttpConnector::new();
-        connector.set_nodelay(true);
-        let pool: Pool = Client::builder(TokioExecutor::new()).build(connector);
+        let pool = pool();
         serve(move |request| pass_on(pool.clone(), authority.clone(), request)).await
     })
+}
+
+/// Pooled connections to an upstream.
+pub(super) fn pool<B: Body<Data: Send> + Send>() -> Pool<B> {
+    let mut connector = HttpConnector::new();
+    connector.set_nodelay(true);
+    Client::builder(TokioExecutor::new()).build(connector)
 }
 
 async fn take_order(request: Request<Incoming>) -> std::result::Result<Response<Full<Bytes>>, Error> {
@@ -53,11 +58,15 @@ async fn take_order(request: Request<Incoming>) -> std::result::Result<Response<
     Ok(response)
 }
 
-async fn pass_on(
-    pool: Pool,
+/// Passes a request on as it is.
+pub(super) async fn pass_on<B>(
+    pool: Pool<B>,
     authority: Authority,
-    mut request: Request<Incoming>,
-) -> std::result::Result<Response<Incoming>, Error> {
+    mut request: Request<B>,
+) -> std::result::Result<Response<Incoming>, Error>
+where
+    B: Body<Data: Send, Error: Into<Error>> + Send + Unpin + 'static,
+{
     let mut target = std::mem::take(request.uri_mut()).into_parts();
     (target.scheme, target.authority) = (Some(Scheme::HTTP), Some(authority));
     *request.uri_mut() = Uri::from_parts(target)?;
@@ -68,7 +77,7 @@ async fn pass_on(
 }
 
 /// Serves HTTP/1.1 on a free loopback port, says which on stdout, and goes on until the process is killed.
-async fn serve<A, F, B>(answer: A) -> Result
+pub(super) async fn serve<A, F, B>(answer: A) -> Result
 where
     A: Fn(Request<Incoming>) -> F + Clone + Send + 'static,
     F: Future<Output = std::result::Result<Response<B>, Error>> + Send + 'static,

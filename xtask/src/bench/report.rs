@@ -33,12 +33,12 @@ pub(super) fn write(outcomes: &[Outcome]) -> Result {
 /// One target, measured once.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sample {
-    per_second: f64,
+    pub(super) per_second: f64,
     /// Microseconds.
-    p50: f64,
-    p99: f64,
+    pub(super) p50: f64,
+    pub(super) p99: f64,
     /// Microseconds of CPU time of the measured process, per request.
-    cpu: f64,
+    pub(super) cpu: f64,
 }
 
 impl Sample {
@@ -155,12 +155,12 @@ pub(super) fn command_line() -> String {
     format!("cargo xtask {}", arguments.join(" "))
 }
 
-fn cpus() -> usize {
+pub(super) fn cpus() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 /// The middle value; of an even number of them, the upper of the two in the middle. Not a number when there are none.
-fn median(values: impl Iterator<Item = f64>) -> f64 {
+pub(super) fn median(values: impl Iterator<Item = f64>) -> f64 {
     let mut values: Vec<_> = values.collect();
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or(f64::NAN)

@@ -26,14 +26,41 @@ pub(super) fn memory(pid: i32) -> io::Result<Memory> {
 }
 
 pub(super) fn cpu_time(pid: i32) -> io::Result<Duration> {
+    let fields = fields(pid)?;
+    Ok(ticks(fields[UTIME] + fields[UTIME + 1]))
+}
+
+/// CPU time of a process, of its children, and of those that it has had.
+pub(crate) fn family_cpu_time(pid: i32) -> io::Result<Duration> {
+    let mut total: u64 = fields(pid)?[UTIME..].iter().sum();
+    for process in fs::read_dir("/proc")? {
+        let child = process?.file_name().to_str().and_then(|name| name.parse().ok());
+        // One that has ended meanwhile is counted with its parent's next time.
+        if let Some(Ok(fields)) = child.map(fields)
+            && fields[PARENT] == u64::from(pid.unsigned_abs())
+        {
+            total += fields[UTIME] + fields[UTIME + 1];
+        }
+    }
+    Ok(ticks(total))
+}
+
+/// Where in [`fields`] the parent's pid stands, and the times: user, system, and the same of children that were waited for.
+const PARENT: usize = 0;
+const UTIME: usize = 10;
+
+/// Of `/proc/PID/stat`, the fields from the parent's pid to the last time.
+fn fields(pid: i32) -> io::Result<[u64; 14]> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
     // The second field is the program's name in parentheses and may itself hold spaces and parentheses.
     let after_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
-    let mut fields = after_name.split_whitespace().skip(11).map(str::parse::<u64>);
-    let (Some(Ok(user)), Some(Ok(system))) = (fields.next(), fields.next()) else { return Err(missing("utime")) };
-    let ticks = user + system;
-    let per_second = rustix::param::clock_ticks_per_second();
-    Ok(Duration::from_millis(ticks * 1000 / per_second))
+    // Some in between may be negative, and aren't asked for.
+    let fields = after_name.split_whitespace().skip(1).map(|field| field.parse().unwrap_or(0));
+    fields.take(14).collect::<Vec<u64>>().try_into().map_err(|_| missing("utime"))
+}
+
+fn ticks(ticks: u64) -> Duration {
+    Duration::from_millis(ticks * 1000 / rustix::param::clock_ticks_per_second())
 }
 
 fn missing(name: &str) -> io::Error {

@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 use oncekey_testkit::{Answer, Call, CountingUpstream, PostgresServer, Release, SEED_TABLE};
 use tokio::task::JoinSet;
 
-use super::stand::{Gateway, order, until};
+use super::stand::{Gateway, order};
 
 static SERVER: LazyLock<PostgresServer> =
     LazyLock::new(|| PostgresServer::start(Release::V15).expect("PostgreSQL 15 starts"));
@@ -52,11 +52,7 @@ async fn waiting_holds_the_pool_and_delays_other_keys() {
         let (client, slow) = (gateway.client(), slow.clone());
         asking.spawn(async move { client.call(&slow).await.expect("an answer") });
     }
-    until("fifty waiters", || async {
-        let metrics = gateway.ask("/metrics").await;
-        String::from_utf8_lossy(&metrics.body).contains("oncekey_waiters 50").then_some(())
-    })
-    .await;
+    upstream.arrived(1).await;
     // All of fifty other keys get through while they wait, and no statement or transaction is open on the server.
     for n in 0..50 {
         assert_eq!(seen(&gateway.send(&order(&format!("other-{n}"))).await), (201, false, None));
@@ -72,6 +68,7 @@ async fn waiting_holds_the_pool_and_delays_other_keys() {
          THEN RAISE 'a waiter holds a connection'; END IF; END $$"
     );
     SERVER.execute(&database, &connections).await.expect("few connections");
+    assert!(asking.try_join_next().is_none(), "all of them still wait");
     upstream.open("slow");
     let answers = asking.join_all().await;
     assert_eq!(answers.iter().filter(|answer| !answer.is_replay()).count(), 1);
@@ -83,7 +80,7 @@ async fn waiting_holds_the_pool_and_delays_other_keys() {
 #[tokio::test]
 async fn expiry_is_never_read() {
     let upstream = CountingUpstream::start().await;
-    let (database, gateway) = gateway(&upstream, "cache_for = \"0s\"\nsweep_interval = \"1h\"\n").await;
+    let (database, gateway) = gateway(&upstream, "cache_for = \"0s\"\n[sweep]\nevery = \"1h\"\n").await;
     assert_eq!(seen(&gateway.send(&order("k")).await), (201, false, None));
     assert_eq!(seen(&gateway.send(&order("k")).await), (201, true, None));
     let past = "UPDATE idempotency_keys SET expires_at = now() - interval '1 second'";
