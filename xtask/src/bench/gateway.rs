@@ -174,6 +174,8 @@ pub(super) async fn start_gateway(program: &Path, upstream: SocketAddr, store: &
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("ONCEKEY_")) {
         command.env_remove(name);
     }
+    // A store that stalls is to show as time taken, not as an answer to come back later.
+    command.env("ONCEKEY_WAIT", "20s");
     let mut process = Process::start(&mut command)?;
     process.ready(admin, "/readyz").await?;
     Ok((process, listen))

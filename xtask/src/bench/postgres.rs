@@ -35,7 +35,7 @@ pub(super) struct Course {
 pub(super) const FULL: Course = Course {
     rounds: 5,
     clients: &[32, 128],
-    span: Duration::from_secs(3),
+    span: Duration::from_secs(2),
     warm_up: Duration::from_millis(300),
     old_keys: 60_000,
 };
