@@ -22,7 +22,7 @@ pub(crate) async fn run(arguments: Arguments, environment: Environment) -> Resul
             migrate(loaded(&arguments.store.sources(environment))?, arguments.print_sql).await
         }
         Command::Records(command) => {
-            let loaded = loaded(&command.store().clone().sources(environment))?;
+            let loaded = loaded(&command.sources(environment))?;
             records::run(command, loaded).await
         }
         Command::Sweep(arguments) => sweep(loaded(&arguments.store.sources(environment))?, arguments.json).await,

@@ -2,8 +2,8 @@
 //!
 //! Owns connections: accepting them, refusing what is wrong with a request before anything looks at it (H1), leaving a
 //! connection clean behind an answer (H3), and ending it without losing the answer. Leaves keys and records to the service
-//! that it serves, and header fields of the next hop to `upstream`. A connection costs at most some 32 KiB here, while it
-//! is idle far less.
+//! that it serves, and header fields of the next hop to `upstream`. An HTTP/1 connection costs at most some
+//! 32 KiB here, while it is idle far less; what HTTP/2 costs is bounded by its streams.
 
 pub(crate) mod admission;
 mod answer;

@@ -8,6 +8,7 @@ use clap::{ArgGroup, Args, Subcommand, ValueEnum};
 use oncekey_core::{RecordId, State};
 
 use super::StoreArguments;
+use crate::settings::{Environment, Sources};
 
 /// What can be done with records.
 #[derive(Debug, Subcommand)]
@@ -59,7 +60,10 @@ pub(crate) enum RecordsCommand {
 #[derive(Clone, Debug, Args)]
 pub(crate) struct RecordsOutput {
     #[command(flatten)]
-    pub(crate) store: StoreArguments,
+    store: StoreArguments,
+    /// The namespace whose records are meant
+    #[arg(long, value_name = "NAME")]
+    namespace: Option<String>,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -150,14 +154,13 @@ impl RecordsCommand {
         }
     }
 
-    /// The store that it works on.
-    pub(crate) fn store(&self) -> &StoreArguments {
-        match self {
-            Self::List { output, .. }
-            | Self::Show { output, .. }
-            | Self::Resolve { output, .. }
-            | Self::Purge { output, .. } => &output.store,
-        }
+    /// Where its settings come from.
+    pub(crate) fn sources(&self, environment: Environment) -> Sources {
+        let (Self::List { output, .. }
+        | Self::Show { output, .. }
+        | Self::Resolve { output, .. }
+        | Self::Purge { output, .. }) = self;
+        output.store.clone().within(output.namespace.clone(), environment)
     }
 }
 
