@@ -37,6 +37,7 @@ mod operating;
 mod outcomes;
 mod owners;
 mod promise;
+mod reader;
 mod replays;
 mod row;
 mod schema;

@@ -1,5 +1,7 @@
 //! Reading single records.
 
+use std::collections::HashMap;
+
 use oncekey_core::RecordId;
 use oncekey_store::Found;
 use tokio_postgres::types::Type;
@@ -10,15 +12,28 @@ use crate::session::Session;
 
 /// The record under `id` with its response.
 pub(crate) async fn read(session: &Session, id: RecordId) -> Result<Option<Found>, Failure> {
+    read_several(session, &[id]).await?.pop().unwrap_or(Ok(None))
+}
+
+/// The records under `ids` with their responses, in their order. One that can't be read fails alone.
+pub(crate) async fn read_several(
+    session: &Session,
+    ids: &[RecordId],
+) -> Result<Vec<Result<Option<Found>, Failure>>, Failure> {
     const READ: &str = concat!(
         "SELECT ",
         columns!(),
         ", k.response_headers, k.response_body \
-         FROM idempotency_keys AS k LEFT JOIN idempotency_nodes AS n USING (owner) WHERE k.id = $2"
+         FROM idempotency_keys AS k LEFT JOIN idempotency_nodes AS n USING (owner) WHERE k.id = ANY ($2)"
     );
-    let (now, id) = (session.server().given_time(), &id.as_bytes()[..]);
-    let rows = session.read(READ, &[(&now, Type::TIMESTAMPTZ), (&id, Type::BYTEA)]).await?;
-    rows.first().map(row::decode_whole).transpose()
+    let now = session.server().given_time();
+    let wanted: Vec<&[u8]> = ids.iter().map(|id| &id.as_bytes()[..]).collect();
+    let rows = session.read(READ, &[(&now, Type::TIMESTAMPTZ), (&wanted, Type::BYTEA_ARRAY)]).await?;
+    let mut rows_by_id = HashMap::new();
+    for row in &rows {
+        rows_by_id.insert(row.try_get::<_, &[u8]>(1)?, row);
+    }
+    Ok(wanted.iter().map(|id| rows_by_id.get(id).map(|row| row::decode_whole(row)).transpose()).collect())
 }
 
 /// The records of those `ids` that have one, without responses.

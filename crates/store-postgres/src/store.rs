@@ -1,5 +1,6 @@
 //! The store's face: hands each call to a writer or a connection, and judges what a write met.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -15,6 +16,7 @@ use tokio::sync::OnceCell;
 use crate::claims::MakeClaim;
 use crate::error::Failure;
 use crate::outcomes::RecordOutcome;
+use crate::reader::Reader;
 use crate::session::{Server, Session};
 use crate::writer::Writer;
 use crate::{PostgresOptions, listing, lookup, operating, owners, promise, replays, schema, scopes, sweep};
@@ -27,7 +29,8 @@ const TRIES: u32 = 5;
 pub struct PostgresStore {
     claims: Writer<MakeClaim>,
     outcomes: Writer<RecordOutcome>,
-    lookups: Vec<Session>,
+    lookups: Vec<Arc<Session>>,
+    readers: Vec<Reader>,
     next: AtomicUsize,
     /// For what may scan or wait: nothing that a request needs, nor the heartbeat, may stand behind it.
     scans: Session,
@@ -48,10 +51,12 @@ impl PostgresStore {
         let server = Server::new(options).map_err(Failure::while_opening)?;
         let scans = Session::patient(&server);
         schema::check(&scans).await.map_err(Failure::while_opening)?;
+        let lookups: Vec<_> = (0..lookups).map(|_| Arc::new(Session::new(&server))).collect();
         Ok(Self {
             claims: Writer::start(&server),
             outcomes: Writer::start(&server),
-            lookups: (0..lookups).map(|_| Session::new(&server)).collect(),
+            readers: lookups.iter().cloned().map(Reader::start).collect(),
+            lookups,
             next: AtomicUsize::new(0),
             scans,
             place,
@@ -62,11 +67,16 @@ impl PostgresStore {
     /// A connection for a short statement.
     fn lookups(&self) -> &Session {
         let next = self.next.fetch_add(1, Ordering::Relaxed);
-        self.lookups.get(next % self.lookups.len().max(1)).unwrap_or(&self.scans)
+        self.lookups.get(next % self.lookups.len().max(1)).map_or(&self.scans, |session| &**session)
     }
 
     async fn found(&self, id: RecordId) -> Result<Option<Found>, StoreError> {
-        lookup::read(self.lookups(), id).await.map_err(Failure::not_applied)
+        let next = self.next.fetch_add(1, Ordering::Relaxed);
+        let found = match self.readers.get(next % self.readers.len().max(1)) {
+            Some(reader) => reader.read(id).await,
+            None => lookup::read(&self.scans, id).await,
+        };
+        found.map_err(Failure::not_applied)
     }
 }
 

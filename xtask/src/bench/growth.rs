@@ -45,7 +45,7 @@ pub(super) const FULL: Course = Course {
     from: 10_000,
     up_to: 10_000_000,
     span: Duration::from_secs(10),
-    some: 20_000,
+    some: 5000,
     churn: Duration::from_secs(30),
 };
 

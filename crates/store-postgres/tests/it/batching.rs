@@ -151,3 +151,30 @@ async fn a_duplicate_writes_nothing() {
     let after: String = raw.client.query_one(row, &[]).await.expect("a row").get(0);
     assert_eq!(after, before);
 }
+
+/// Records that are read together: each caller gets its own, and one that is damaged fails alone.
+#[tokio::test]
+async fn what_is_read_together_reaches_whom_it_is_for() {
+    let database = migrated(&OLD).await;
+    let store = Arc::new(open(&OLD.url(&database), clock()).await);
+    let identity = |n: usize| samples::identity("acc-1", &format!("key-{n}"));
+    for n in 0..50 {
+        granted(&store.claim(samples::claim(&identity(n), samples::owner())).await);
+    }
+    let raw = Raw::connect(&database).await;
+    let damage = "UPDATE idempotency_keys SET recipe = 'none' WHERE idempotency_key IN ('key-7', 'key-33')";
+    raw.client.batch_execute(damage).await.expect("damaged");
+    let mut readings = JoinSet::new();
+    for n in 0..200 {
+        let (store, id) = (store.clone(), identity(n % 60).id());
+        readings.spawn(async move { (n % 60, id, store.read(id).await) });
+    }
+    for (n, id, answer) in readings.join_all().await {
+        match answer {
+            Err(StoreError::Corrupt(_)) => assert!(n == 7 || n == 33, "{n}"),
+            Ok(Some(found)) => assert!(found.record.identity.id() == id && n < 50 && n != 7 && n != 33, "{n}"),
+            Ok(None) => assert!(n >= 50, "{n}"),
+            Err(other) => panic!("{n}: {other:?}"),
+        }
+    }
+}
