@@ -226,7 +226,7 @@ fn no_token_is_no_value_and_a_token_that_is_not_believed_is_an_error_that_does_n
     assert!(read(&tokens, "sub", &[&line, &line]).is_err());
     clock.advance(Duration::from_hours(2));
     let expired = read(&tokens, "sub", &[&line]).expect_err("expired").to_string();
-    assert_eq!(expired, "Send a token that can be verified: it has expired.");
+    assert_eq!(expired, "Send a token that can be verified, and keep the key: it has expired.");
     let garbage = read(&tokens, "sub", &["Bearer secret-token"]).expect_err("no token").to_string();
     assert!(!garbage.contains("secret"), "{garbage}");
 }
