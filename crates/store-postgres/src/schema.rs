@@ -103,6 +103,14 @@ pub(crate) async fn check(session: &Session) -> Result<(), Failure> {
 
 /// The version of tables that are ours; 0 if there are none yet.
 async fn known_version(session: &Session) -> Result<u32, Failure> {
+    match version_now(session).await {
+        // Another node may have taken the table over between the look for ours and the look at its columns.
+        Err(Failure::Schema(SchemaError::Unlike { .. })) => version_now(session).await,
+        known => known,
+    }
+}
+
+async fn version_now(session: &Session) -> Result<u32, Failure> {
     let present = "SELECT to_regclass('oncekey_schema') IS NOT NULL, to_regclass(name)::text, name \
                    FROM unnest($1::text[]) AS name";
     let rows = session.read(present, &[(&&TABLES[..], tokio_postgres::types::Type::TEXT_ARRAY)]).await?;
