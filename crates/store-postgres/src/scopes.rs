@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use oncekey_core::{Namespace, Scope};
+use tokio_postgres::error::SqlState;
 use tokio_postgres::types::Type;
 
 use crate::error::Failure;
@@ -33,9 +34,17 @@ pub(crate) async fn index(server: &Arc<Server>) -> Result<(), Failure> {
         match found {
             Some((true, _)) => return Ok(()),
             Some((false, true)) => tokio::time::sleep(ASK_AGAIN).await,
-            Some((false, false)) => session.batch(DROP).await?,
-            None => session.batch(CREATE).await?,
+            Some((false, false)) => alter(&session, DROP).await?,
+            None => alter(&session, CREATE).await?,
         }
+    }
+}
+
+/// Two nodes that build at once wait for each other's transactions, and the server ends one of them as a deadlock: it looks again.
+async fn alter(session: &Session, sql: &str) -> Result<(), Failure> {
+    match session.batch(sql).await {
+        Err(failure) if failure.refused_with() == Some(&SqlState::T_R_DEADLOCK_DETECTED) => Ok(()),
+        altered => altered,
     }
 }
 
