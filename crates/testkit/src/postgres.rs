@@ -94,16 +94,28 @@ impl PostgresServer {
 
     /// Starts the cluster in `directory/data`.
     fn run(programs: PathBuf, directory: TempDir, settings: &str) -> io::Result<Self> {
-        let address = free_address()?;
-        let place = format!("port = {}\nunix_socket_directories = '{}'\n", address.port(), directory.path().display());
-        let configuration = directory.path().join("data/postgresql.conf");
-        let mut configuration = fs::OpenOptions::new().append(true).open(configuration)?;
-        // Of several lines about one setting the last counts.
-        write!(configuration, "\n{SETTINGS}{place}{settings}\n")?;
         let watched = Watched::postgres(directory)?;
-        let server = Self { programs, address, databases: AtomicU32::new(0), watched };
-        server.control(&["start"])?;
-        Ok(server)
+        let mut server = Self { programs, address: free_address()?, databases: AtomicU32::new(0), watched };
+        server.configure(settings)?;
+        let mut started = server.control(&["start"]);
+        // Between the look for a free port and its use another may have taken it.
+        for _ in 0..3 {
+            if started.is_ok() {
+                break;
+            }
+            server.address = free_address()?;
+            server.configure(settings)?;
+            started = server.control(&["start"]);
+        }
+        started.map(|()| server)
+    }
+
+    /// Says where it listens, and what else is set. Of several lines about one setting the last counts.
+    fn configure(&self, settings: &str) -> io::Result<()> {
+        let directory = self.watched.directory();
+        let place = format!("port = {}\nunix_socket_directories = '{}'\n", self.address.port(), directory.display());
+        let mut file = fs::OpenOptions::new().append(true).open(directory.join("data/postgresql.conf"))?;
+        write!(file, "\n{SETTINGS}{place}{settings}\n")
     }
 
     /// Where it listens.
