@@ -33,6 +33,14 @@ impl Lines {
         self.0.borrow().clone()
     }
 
+    /// All lines, once the stream has ended: the program's end can be seen before its last words are read.
+    pub async fn whole(&self) -> Vec<String> {
+        let mut receiver = self.0.clone();
+        // It ends with the stream's reader, since nothing suits it.
+        let _ = tokio::time::timeout(PATIENCE, receiver.wait_for(|_| false)).await;
+        self.all()
+    }
+
     /// The first line that contains the text, written before or after this call. Fails when the stream ends without it,
     /// or after [`PATIENCE`], with all lines there were.
     pub async fn wait_for(&self, text: &str) -> io::Result<String> {

@@ -140,7 +140,7 @@ impl Plan {
         let process = Process::start(&mut self.command(fresh_address(), fresh_address()));
         let mut process = process.expect("oncekey starts");
         let status = process.exited(PATIENCE).await.expect("oncekey ends");
-        (status.code(), process.stderr().all().join("\n"))
+        (status.code(), process.stderr().whole().await.join("\n"))
     }
 
     async fn start_at(&self, front: SocketAddr, admin: SocketAddr) -> Gateway {
