@@ -4,7 +4,7 @@ use futures_util::future::join_all;
 use oncekey_testkit::{Call, CountingUpstream, payload};
 
 use super::answers::compared;
-use super::stand::{Gateway, order, raw_order};
+use super::stand::{Gateway, bodies_take_little_memory, order, raw_order};
 
 const TWO: &str = "upstream_http = \"2\"\n";
 
@@ -99,34 +99,10 @@ async fn an_upstream_that_speaks_the_other_http_executes_nothing() {
     gateway.end().await;
 }
 
-/// What is transferred, and what it may cost.
-const MANY_MEGABYTES: usize = 64 * 1024 * 1024;
-const BOUND: u64 = 8 * 1024 * 1024;
-
 #[tokio::test]
 async fn large_bodies_stream_both_ways_through_little_memory() {
     let upstream = CountingUpstream::start_http2().await;
     let gateway = Gateway::start(&upstream.url(), TWO).await;
-    let mut client = gateway.raw().await;
-    client.write("GET /warm HTTP/1.1\r\nHost: a\r\n\r\n").await.expect("sent");
-    client.read_answer().await.expect("an answer");
-    let before = gateway.process.memory().expect("its memory").peak;
-
-    let put = format!("PUT /files/1 HTTP/1.1\r\nHost: a\r\nContent-Length: {MANY_MEGABYTES}\r\n\r\n");
-    client.write(put).await.expect("sent");
-    let piece = vec![7; 1024 * 1024];
-    for _ in 0..MANY_MEGABYTES / piece.len() {
-        client.write(&piece).await.expect("sent");
-    }
-    assert_eq!(client.read_answer().await.expect("an answer").status, 200);
-
-    let get = format!("GET /files/1 HTTP/1.1\r\nHost: a\r\nX-Test-Body-Bytes: {MANY_MEGABYTES}\r\n\r\n");
-    client.write(get).await.expect("sent");
-    client.read_until("\r\n\r\n").await.expect("a head");
-    client.write("GET /last HTTP/1.1\r\nHost: a\r\n\r\n").await.expect("sent");
-    client.read_until("HTTP/1.1 200 OK\r\n").await.expect("the next answer, behind the whole body");
-
-    let grown = gateway.process.memory().expect("its memory").peak - before;
-    assert!(grown < BOUND, "{grown} bytes more for transfers of {MANY_MEGABYTES} bytes");
+    bodies_take_little_memory(&gateway).await;
     gateway.end().await;
 }

@@ -3,43 +3,13 @@
 
 use oncekey_testkit::{CountingUpstream, payload};
 
-use super::stand::Gateway;
-
-/// What a transfer of any size may cost; five times less than what is transferred. Most of it is the allocator's: the first
-/// buffers of 64 KiB bring their pages of 4 MiB.
-const BOUND: u64 = 12 * 1024 * 1024;
-const MANY_MEGABYTES: usize = 64 * 1024 * 1024;
+use super::stand::{Gateway, bodies_take_little_memory};
 
 #[tokio::test]
 async fn large_bodies_stream_both_ways_through_little_memory() {
     let upstream = CountingUpstream::start().await;
     let gateway = Gateway::start(&upstream.url(), "").await;
-    let mut client = gateway.raw().await;
-    client.write("GET /warm HTTP/1.1\r\nHost: a\r\n\r\n").await.expect("sent");
-    client.read_answer().await.expect("an answer");
-    let before = gateway.process.memory().expect("its memory").peak;
-
-    client
-        .write(format!("PUT /files/1 HTTP/1.1\r\nHost: a\r\nContent-Length: {MANY_MEGABYTES}\r\n\r\n"))
-        .await
-        .expect("sent");
-    upstream.arrived(2).await;
-    let piece = vec![7; 1024 * 1024];
-    for _ in 0..MANY_MEGABYTES / piece.len() {
-        client.write(&piece).await.expect("sent");
-    }
-    assert_eq!(client.read_answer().await.expect("an answer").status, 200);
-    upstream.received(2).await;
-
-    let get = format!("GET /files/1 HTTP/1.1\r\nHost: a\r\nX-Test-Body-Bytes: {MANY_MEGABYTES}\r\n\r\n");
-    client.write(get).await.expect("sent");
-    let head = client.read_until("\r\n\r\n").await.expect("a head");
-    assert!(String::from_utf8_lossy(&head).to_lowercase().contains(&format!("content-length: {MANY_MEGABYTES}\r\n")));
-    client.write("GET /last HTTP/1.1\r\nHost: a\r\n\r\n").await.expect("sent");
-    client.read_until("HTTP/1.1 200 OK\r\n").await.expect("the next answer, behind the whole body");
-
-    let grown = gateway.process.memory().expect("its memory").peak - before;
-    assert!(grown < BOUND, "{grown} bytes more for transfers of {MANY_MEGABYTES} bytes");
+    bodies_take_little_memory(&gateway).await;
     gateway.end().await;
 }
 

@@ -145,6 +145,38 @@ impl Gateway {
     }
 }
 
+/// Sends large bodies through a gateway, both ways and unguarded, and compares its memory with theirs.
+///
+/// A first, smaller transfer lets the allocator take the few blocks of megabytes each that it keeps: without it, its whim decides.
+pub(super) async fn bodies_take_little_memory(gateway: &Gateway) {
+    const MEBIBYTE: usize = 1024 * 1024;
+    transfer(gateway, 16 * MEBIBYTE).await;
+    let before = gateway.process.memory().expect("its memory").peak;
+    transfer(gateway, 96 * MEBIBYTE).await;
+    let grown = gateway.process.memory().expect("its memory").peak - before;
+    assert!(grown < 8 * MEBIBYTE as u64, "{grown} bytes more for bodies of 96 MiB, after bodies of 16 MiB");
+}
+
+/// Sends a body up and takes one down, of so many bytes each.
+async fn transfer(gateway: &Gateway, bytes: usize) {
+    let mut client = gateway.raw().await;
+    client.write(format!("PUT /files/1 HTTP/1.1\r\nHost: a\r\nContent-Length: {bytes}\r\n\r\n")).await.expect("sent");
+    let piece = vec![7; 1024 * 1024];
+    for _ in 0..bytes / piece.len() {
+        client.write(&piece).await.expect("sent");
+    }
+    assert_eq!(client.read_answer().await.expect("an answer").status, 200);
+
+    client
+        .write(format!("GET /files/1 HTTP/1.1\r\nHost: a\r\nX-Test-Body-Bytes: {bytes}\r\n\r\n"))
+        .await
+        .expect("sent");
+    let head = client.read_until("\r\n\r\n").await.expect("a head");
+    assert!(String::from_utf8_lossy(&head).to_lowercase().contains(&format!("content-length: {bytes}\r\n")));
+    client.write("GET /last HTTP/1.1\r\nHost: a\r\n\r\n").await.expect("sent");
+    client.read_until("HTTP/1.1 200 OK\r\n").await.expect("the next answer, behind the whole body");
+}
+
 /// `POST /orders` of account acc-1 with a key.
 pub(super) fn order(key: &str) -> Call {
     Call::post("/orders").scope("acc-1").key(key).json(r#"{"amount":1200}"#)
