@@ -13,6 +13,7 @@ mod clock;
 mod error;
 mod memory;
 mod store;
+mod transaction;
 
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use error::StoreError;
@@ -21,3 +22,4 @@ pub use store::{
     Claim, Claimed, Cursor, Filter, Found, Listed, Outcome, Page, Promise, Purged, Recorded, Replaces, Resolution,
     Resolved, Stats, Store, Swept,
 };
+pub use transaction::{Answering, Begun, Closed, Deferred, Ending, Last, Transaction, TransactionHandle, Transactions};
