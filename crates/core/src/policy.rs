@@ -171,6 +171,9 @@ impl StatusSet {
 pub enum Verdict {
     /// Recorded and replayed.
     Completed,
+    /// Recorded and replayed like `Completed`; what the handler wrote in the transaction of its record is rolled back (G3).
+    /// Said of answers in transactional mode alone.
+    Declined,
     /// Delivered; a retry runs again (E8).
     Failed,
     /// Delivered; nobody can tell whether it took effect (E7).
@@ -192,6 +195,30 @@ impl Recording {
         } else {
             Verdict::Completed
         }
+    }
+
+    /// Judges by its status an answer that was made in the transaction of its record (G3). There is nothing unknown about it:
+    /// what isn't committed has no effect, so an answer that is listed in either set, and any 5xx, is `Failed`.
+    pub fn verdict_in_transaction(&self, status: StatusCode) -> Verdict {
+        let code = status.as_u16();
+        if status.is_server_error() || self.retry_status.contains(code) || self.unknown_status.contains(code) {
+            Verdict::Failed
+        } else {
+            Self::settled_by(status)
+        }
+    }
+
+    /// The same where the handler gives its own `verdict` (E11): then a 5xx may be recorded, too.
+    pub fn told_in_transaction(verdict: Verdict, status: StatusCode) -> Verdict {
+        match verdict {
+            Verdict::Completed | Verdict::Declined => Self::settled_by(status),
+            Verdict::Failed | Verdict::Unknown => Verdict::Failed,
+        }
+    }
+
+    /// What is recorded keeps its rows unless it says that it didn't do what it was asked for.
+    fn settled_by(status: StatusCode) -> Verdict {
+        if status.is_client_error() || status.is_server_error() { Verdict::Declined } else { Verdict::Completed }
     }
 
     /// The upstream's own verdict in `Oncekey-Outcome`, which goes before [`Recording::verdict`] (E11). `None` where it isn't

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use oncekey_core::policy::Policy;
 use oncekey_core::{OwnerId, RecordId, Standing, Token, standing};
-use oncekey_store::{Clock, Found, Store, StoreError};
+use oncekey_store::{Clock, Found, Store, StoreError, TransactionHandle};
 
 use crate::fault;
 
@@ -39,7 +39,11 @@ pub struct Attempt {
     pub number: u32,
     /// The route's policy.
     pub policy: Arc<Policy>,
-    pub(crate) claim: Arc<Confirmed>,
+    /// The transaction in which it works and is recorded (G3), in transactional mode. The HTTP layer moves it into the
+    /// extensions of the request.
+    pub transaction: Option<TransactionHandle>,
+    /// `None` in a transaction, whose claim stands as long as that is open.
+    pub(crate) claim: Option<Arc<Confirmed>>,
 }
 
 impl std::fmt::Debug for Attempt {
@@ -66,22 +70,28 @@ impl Attempt {
     /// `hold`, nobody else executes meanwhile unless an operator says `failed`, so that window costs a wrong `unknown`. With
     /// `retry` and `probe` a retry elsewhere may have taken the record over meanwhile, and the byte executes a second time,
     /// with the same key. What is left of the lease is the time for which either is impossible.
+    ///
+    /// In transactional mode there is nothing to ask: what isn't committed isn't executed.
     pub async fn begin(&self) -> Result<(), NotExecuted> {
         fault::point("before_send").await;
-        self.confirm().await?;
+        if let Some(claim) = &self.claim {
+            claim.confirm(self.id).await?;
+        }
         fault::point("after_check").await;
         Ok(())
     }
+}
 
-    async fn confirm(&self) -> Result<(), NotExecuted> {
-        let since_heartbeat = self.claim.clock.elapsed().saturating_sub(self.claim.at);
-        if since_heartbeat < self.claim.lease || fault::broken("send_after_lease") {
+impl Confirmed {
+    async fn confirm(&self, id: RecordId) -> Result<(), NotExecuted> {
+        let since_heartbeat = self.clock.elapsed().saturating_sub(self.at);
+        if since_heartbeat < self.lease || fault::broken("send_after_lease") {
             return Ok(());
         }
-        let asked = self.claim.clock.elapsed();
-        let read = tokio::time::timeout(self.claim.lease, self.read_back()).await;
+        let asked = self.clock.elapsed();
+        let read = tokio::time::timeout(self.lease, self.read_back(id)).await;
         // A pause can come during the reading as well; its answer is no fresher than the question.
-        let fresh = self.claim.clock.elapsed().saturating_sub(asked) < self.claim.lease;
+        let fresh = self.clock.elapsed().saturating_sub(asked) < self.lease;
         match read {
             Ok(Ok(Some(found))) if fresh && self.stands(&found) => Ok(()),
             Ok(Ok(_)) if fresh => Err(NotExecuted::because("the claim lapsed before anything was sent")),
@@ -94,15 +104,14 @@ impl Attempt {
     /// This process is made to count as alive again first: a claim that is found valid after that stays in place for a lease.
     /// A lapsed one might be taken over at any moment, whatever this attempt's own policy says: by an operator's `failed`,
     /// or by a node that has another policy by now.
-    async fn read_back(&self) -> Result<Option<Found>, StoreError> {
-        self.claim.store.heartbeat(self.claim.owner, self.claim.lease).await?;
-        self.claim.store.read(self.id).await
+    async fn read_back(&self, id: RecordId) -> Result<Option<Found>, StoreError> {
+        self.store.heartbeat(self.owner, self.lease).await?;
+        self.store.read(id).await
     }
 
     fn stands(&self, found: &Found) -> bool {
         let record = &found.record;
         // Nothing expires here, so the clock needs no trust.
-        record.token == self.claim.token
-            && standing(record, found.now, found.owner_alive, false) == Standing::Processing
+        record.token == self.token && standing(record, found.now, found.owner_alive, false) == Standing::Processing
     }
 }

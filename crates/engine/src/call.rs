@@ -1,11 +1,13 @@
 //! What goes into the engine, and what comes out.
 
+use std::any::Any;
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use oncekey_core::policy::{Policy, Verdict};
 use oncekey_core::record::Origin;
 use oncekey_core::{Fingerprint, Identity, Recipe, RecordedResponse};
+use oncekey_store::Transactions;
 
 use crate::{Attempt, NotExecuted};
 
@@ -21,9 +23,14 @@ pub struct Call<A> {
     pub origin: Origin,
     /// The route's policy.
     pub policy: Arc<Policy>,
-    /// Executes the operation. Called once per granted claim; again only after it proved that nothing was executed.
+    /// Executes the operation. Called once per granted claim; again only after it proved that nothing was executed. With
+    /// `transactions` also after its transaction met another and was rolled back.
     pub work: Work<A>,
-    /// Lets the request through without a claim if the store can't be reached at claim time (D1); `None`: it is refused.
+    /// Executes it in a transaction in which its record is made, too, so that both are committed together or neither (G3);
+    /// `None`: the claim is made durable before, and the outcome after.
+    pub transactions: Option<Arc<dyn Transactions>>,
+    /// Lets the request through without a claim if the store can't be reached at claim time (D1); `None`: it is refused, as
+    /// it always is with `transactions`.
     pub unguarded: Option<Unguarded<A>>,
     /// Asks the upstream about an unknown outcome; used where the policy says so (E7).
     pub probe: Option<Probe>,
@@ -101,11 +108,18 @@ pub enum Executed<A> {
         /// Reads the rest of the answer. Runs to its end whether or not anyone takes `first`.
         rest: BoxFuture<'static, ()>,
     },
+    /// What answers it is left to be done in the attempt's transaction, right before that is committed
+    /// ([`oncekey_store::Ending::Last`]). Outside of a transaction nobody does it, and the outcome is ambiguous.
+    Deferred(Deferring<A>),
     /// Nothing was executed (E6).
     NotExecuted(NotExecuted),
-    /// It may have been executed (E7). The text says why, for the log.
+    /// It may have been executed (E7); in a transaction, which is rolled back, it counts as not executed. The text says why,
+    /// for the log.
     Ambiguous(String),
 }
+
+/// Makes the answer from the store's connection. Called once or not at all, on a thread of the store, where it may block.
+pub type Deferring<A> = Box<dyn FnOnce(&dyn Any) -> Executed<A> + Send>;
 
 /// How a call ended.
 pub enum Ended<A> {

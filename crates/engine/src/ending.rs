@@ -37,6 +37,10 @@ impl<A> End<A> {
                 let outcome = Outcome { event: Event::Fail, response: None };
                 Self { outcome, first: Ended::NotExecuted, rest: None, over: Over::NotExecuted }
             }
+            Executed::Deferred(_) => {
+                let reason = "it left something to be done in a transaction, and there is none";
+                Self::of(Executed::Ambiguous(reason.to_owned()), id, settles)
+            }
             Executed::Ambiguous(reason) => {
                 tracing::error!(operation = %id, reason, "the outcome is unknown");
                 let outcome = Outcome { event: Event::WriteOff, response: None };
@@ -55,7 +59,7 @@ impl<A> End<A> {
         let repeatable = verdict == Verdict::Failed;
         let recorded = Over::Recorded { response: Arc::clone(&response), waited: true, repeatable };
         let (event, kept, over) = match verdict {
-            Verdict::Completed => (Event::Complete, Some(response), recorded),
+            Verdict::Completed | Verdict::Declined => (Event::Complete, Some(response), recorded),
             Verdict::Failed => (Event::Fail, Some(response), recorded),
             Verdict::Unknown => (Event::WriteOff, None, unknown),
         };

@@ -95,7 +95,7 @@ impl<A: Send + 'static> Engine<A> {
     async fn lead(&self, leading: Leading<A>, call: Call<A>, arrived: Instant) -> Ended<A> {
         let until = arrived + call.policy.timing.answer_timeout;
         let flight = Arc::clone(&leading.flight);
-        let settles = call.policy.settles(0);
+        let settles = call.policy.settles(0) || call.transactions.is_some();
         let (reply, mut answer) = oneshot::channel();
         let lead = Lead::new(Arc::clone(&self.node), leading, call, arrived).run(reply);
         if fault::broken("tie_to_client") {

@@ -21,8 +21,8 @@ use crate::{Attempt, Ended, Executed, NotExecuted, fault};
 pub(crate) enum Execution<A> {
     /// The flight is over; the leader's caller gets `ended`, unless it was answered before.
     Over { ended: Option<Ended<A>>, over: Over },
-    /// Nothing was executed, and the record says so: a waiter may take the claim (W4).
-    Handed(Replaces),
+    /// Nothing was executed, and the record says so, or there is none: a waiter may take the claim (W4).
+    Handed(Option<Replaces>),
 }
 
 impl<A: Send + 'static> Lead<A> {
@@ -35,7 +35,8 @@ impl<A: Send + 'static> Lead<A> {
         reply: &mut Option<Reply<A>>,
     ) -> Execution<A> {
         let token = claim.token;
-        let attempt = Attempt { id: self.leading.id, number, policy: Arc::clone(&self.policy), claim };
+        let (id, policy, claim) = (self.leading.id, Arc::clone(&self.policy), Some(claim));
+        let attempt = Attempt { id, number, policy, transaction: None, claim };
         let end = End::of(self.work(attempt).await, self.leading.id, self.leading.settles);
         if !matches!(end.over, Over::NotExecuted) {
             self.call = None;
@@ -47,7 +48,7 @@ impl<A: Send + 'static> Lead<A> {
     }
 
     /// The execution itself, bounded in time; a panic in it leaves its outcome as open as a cut connection does.
-    async fn work(&self, attempt: Attempt) -> Executed<A> {
+    pub(crate) async fn work(&self, attempt: Attempt) -> Executed<A> {
         if self.node.cut.is_cancelled() {
             return Executed::NotExecuted(NotExecuted::because("the node shuts down"));
         }
@@ -93,7 +94,7 @@ impl<A: Send + 'static> Lead<A> {
         };
         let over = match written {
             Written::Stands if matches!(over, Over::NotExecuted) => {
-                return Execution::Handed(Replaces { token, state: State::Failed, expired: false });
+                return Execution::Handed(Some(Replaces { token, state: State::Failed, expired: false }));
             }
             Written::Stands => over,
             Written::Fenced(found) => match found.and_then(|found| self.governing_end(*found, token)) {

@@ -14,10 +14,10 @@
 //! | place | what has just happened |
 //! |---|---|
 //! | `before_claim` | a leader is about to ask the store |
-//! | `after_claim` | the claim is durable |
+//! | `after_claim` | the claim is durable, or the transaction open that holds it (G3) |
 //! | `before_send` | the execution is about to look at the age of its claim (E10); in the gateway once before it connects and once more right before the first byte |
 //! | `after_check` | that look was passed, and the first byte is next |
-//! | `before_record` | the upstream has answered |
+//! | `before_record` | the upstream has answered; in transactional mode nothing is committed |
 //! | `before_probe` | the upstream is about to be asked about an unknown outcome |
 //! | `after_probe` | it has said what it knows, and nothing of that is recorded |
 //! | `before_reply` | the outcome is durable |
@@ -42,6 +42,8 @@
 //! | `refused_is_ambiguous` | what an HTTP/2 upstream provably didn't execute counts as unknown (E6) |
 //! | `cancel_is_proof` | a stream reset with CANCEL counts as not executed (E7) |
 //! | `no_drain` | what runs isn't waited for at the end (D4) |
+//! | `commit_errors` | in transactional mode an answer after which a retry runs again is committed (G3) |
+//! | `keep_declined_rows` | in transactional mode an error that is recorded keeps its rows (G3) |
 //! | `trust_content_length` | the gateway doesn't see `Transfer-Encoding` (H1) |
 //! | `leave_unread_body` | the gateway doesn't see `Content-Length`, and takes a body for the next request (H3) |
 //! | `admit_anything` | the gateway takes what HTTP's grammar alone allows (H1) |

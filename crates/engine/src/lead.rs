@@ -1,8 +1,9 @@
 //! The leader's way through a record: ask for the claim, judge what is in its way, execute, answer. The execution itself is in
-//! `executing`, asking the upstream about an unknown outcome in `probing`.
+//! `executing`, asking the upstream about an unknown outcome in `probing`, all of transactional mode in `transacting`.
 
 mod passing;
 mod room;
+mod transacting;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -47,6 +48,26 @@ pub(crate) struct Lead<A> {
     pub(crate) call: Option<Call<A>>,
     /// When the caller came that is to be answered: the first one, or the one that inherited (W4).
     arrived: Instant,
+    /// How often its transaction met another and was begun again.
+    reruns: u32,
+}
+
+/// What came of a leader's try to claim and to execute.
+enum Attempted<A> {
+    Executed(Execution<A>),
+    /// A record is in the way. `asked` is this node's elapsed time from before it was read.
+    Held {
+        found: Box<Found>,
+        asked: Duration,
+    },
+    /// Another's open transaction is in the way (G3).
+    Busy,
+    /// The transaction met another and was rolled back (G3).
+    Again,
+    /// The store failed, and nothing is known of the record from it.
+    Unclaimed,
+    /// Nothing was executed.
+    Refused(Over),
 }
 
 /// What a record that is in the way means for the leader.
@@ -77,7 +98,7 @@ impl Judged {
 
 impl<A: Send + 'static> Lead<A> {
     pub(crate) fn new(node: Arc<Node<A>>, leading: Leading<A>, call: Call<A>, arrived: Instant) -> Self {
-        Self { node, leading, policy: Arc::clone(&call.policy), call: Some(call), arrived }
+        Self { node, leading, policy: Arc::clone(&call.policy), call: Some(call), arrived, reruns: 0 }
     }
 
     /// Leads the flight to its end. Runs as a task of its own; `reply` is the caller's.
@@ -85,7 +106,9 @@ impl<A: Send + 'static> Lead<A> {
         let mut reply = Some(reply);
         let mut replaces = None;
         let mut elsewhere = false; // see `Judged::may_have_run`
-        for _ in 0..MAX_CLAIMS {
+        let (mut claims, mut busy) = (0, 0);
+        while claims < MAX_CLAIMS {
+            claims += 1;
             let permit = match self.node.inflight.try_take() {
                 Some(permit) => permit,
                 // Only what executes needs a place: what the record answers is answered at once (F8, W3).
@@ -110,28 +133,14 @@ impl<A: Send + 'static> Lead<A> {
                 Room::Unavailable if !elsewhere => return self.end_unclaimed(reply).await,
                 Room::Unavailable => return self.end(reply, Over::StoreUnavailable),
             }
-            // A record that is carried on keeps its own fingerprint (F9).
-            let afresh = replaces.is_none_or(|seen: Replaces| seen.expired);
-            let takes_over = replaces.as_ref().is_some_and(is_takeover);
-            let claim = self.claim(replaces.take());
-            let (token, alive_since, asked) = (claim.token, self.node.alive_since(), self.node.clock.elapsed());
+            let claim = self.claim(replaces);
             fault::point("before_claim").await;
-            match ask(&self.node.store, &self.node.recorder, claim, self.node.settings.store_timeout).await {
-                Answer::Unavailable if !elsewhere => return self.end_unclaimed(reply).await,
-                Answer::Unavailable | Answer::Lost => return self.end(reply, Over::StoreUnavailable),
-                Answer::Unreadable => return self.end(reply, Over::Unreadable),
-                Answer::Granted { attempt } => {
-                    let node = Arc::clone(&self.node);
-                    let open = OpenClaim::executing(&node.recorder, self.leading.id, token);
-                    self.granted(attempt, takes_over);
-                    fault::point("after_claim").await;
-                    if afresh {
-                        self.claimed_afresh();
-                        self.leading.flight.compare_with(&self.call().fingerprint);
-                    }
-                    self.leading.flight.enter(Phase::Running);
-                    let claim = self.confirmed(token, alive_since);
-                    let execution = self.execute(attempt, claim, open, &mut reply).await;
+            let attempted = match self.call().transactions.clone() {
+                Some(transactions) => self.transact(&*transactions, claim, &mut reply).await,
+                None => self.claim_and_execute(claim, &mut reply).await,
+            };
+            match attempted {
+                Attempted::Executed(execution) => {
                     drop(permit);
                     match execution {
                         Execution::Over { ended, over } => {
@@ -144,11 +153,27 @@ impl<A: Send + 'static> Lead<A> {
                             if reply.is_none() {
                                 return self.leading.end(Over::NotExecuted);
                             }
-                            replaces = Some(failed);
+                            replaces = failed;
                         }
                     }
                 }
-                Answer::Held(found) => {
+                Attempted::Unclaimed if !elsewhere => return self.end_unclaimed(reply).await,
+                Attempted::Unclaimed => return self.end(reply, Over::StoreUnavailable),
+                Attempted::Refused(over) => return self.end(reply, over),
+                Attempted::Again => {
+                    drop(permit);
+                    self.back_off().await;
+                }
+                Attempted::Busy => {
+                    drop(permit);
+                    claims -= 1; // nothing was claimed, and it may take as long as its duplicates wait
+                    if !self.wait_busy(&mut reply, busy).await {
+                        return self.end(reply, Over::InProgress);
+                    }
+                    busy += 1;
+                }
+                Attempted::Held { found, asked } => {
+                    replaces = None;
                     let judged = self.judge(&found, asked, false);
                     elsewhere |= judged.may_have_run();
                     match judged {
@@ -205,6 +230,33 @@ impl<A: Send + 'static> Lead<A> {
     fn heir(&mut self) -> Option<Reply<A>> {
         self.arrived = Instant::now();
         self.leading.flight.next_heir()
+    }
+
+    /// Makes the claim durable, executes, and records the outcome.
+    async fn claim_and_execute(&mut self, claim: Claim, reply: &mut Option<Reply<A>>) -> Attempted<A> {
+        // A record that is carried on keeps its own fingerprint (F9).
+        let afresh = claim.replaces.is_none_or(|seen| seen.expired);
+        let takes_over = claim.replaces.as_ref().is_some_and(is_takeover);
+        let (token, alive_since, asked) = (claim.token, self.node.alive_since(), self.node.clock.elapsed());
+        match ask(&self.node.store, &self.node.recorder, claim, self.node.settings.store_timeout).await {
+            Answer::Unavailable => Attempted::Unclaimed,
+            Answer::Lost => Attempted::Refused(Over::StoreUnavailable),
+            Answer::Unreadable => Attempted::Refused(Over::Unreadable),
+            Answer::Held(found) => Attempted::Held { found, asked },
+            Answer::Granted { attempt } => {
+                let node = Arc::clone(&self.node);
+                let open = OpenClaim::executing(&node.recorder, self.leading.id, token);
+                self.granted(attempt, takes_over);
+                fault::point("after_claim").await;
+                if afresh {
+                    self.claimed_afresh();
+                    self.leading.flight.compare_with(&self.call().fingerprint);
+                }
+                self.leading.flight.enter(Phase::Running);
+                let claim = self.confirmed(token, alive_since);
+                Attempted::Executed(self.execute(attempt, claim, open, reply).await)
+            }
+        }
     }
 
     /// Takes note of a granted claim.

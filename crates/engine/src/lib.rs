@@ -59,7 +59,7 @@ mod settings;
 mod store_time;
 
 pub use attempt::{Attempt, NotExecuted};
-pub use call::{Call, Ended, Executed, Passed, Probe, Probed, Unguarded, Work};
+pub use call::{Call, Deferring, Ended, Executed, Passed, Probe, Probed, Unguarded, Work};
 pub use engine::Engine;
 pub use node::sweep;
 pub use once::{InvalidJob, Job, Once};

@@ -13,6 +13,8 @@ use oncekey_core::{
     Fingerprint, Identity, Key, KeyError, Namespace, Recipe, RecordId, RecordedResponse, Scope, ScopeError,
 };
 
+use oncekey_store::Transactions;
+
 use crate::{Attempt, Call, Ended, Engine, Executed, NotExecuted, Passed, Work};
 
 /// An operation that is to run once: what it is called, whose it is, its key, and what goes into it.
@@ -24,6 +26,7 @@ pub struct Job {
     name: Arc<str>,
     input: Bytes,
     policy: Arc<Policy>,
+    transactions: Option<Arc<dyn Transactions>>,
 }
 
 /// A job that can't be used as named.
@@ -47,7 +50,7 @@ impl Job {
         let scope = Scope::new(&source, scope)?;
         let identity = Identity { namespace: Namespace::default(), scope, key: Key::from_decoded(key)? };
         let policy = Arc::new(Policy { route: name.to_owned(), ..Policy::default() });
-        Ok(Self { identity, name: name.into(), input: Bytes::new(), policy })
+        Ok(Self { identity, name: name.into(), input: Bytes::new(), policy, transactions: None })
     }
 
     /// What goes into it: the same key with other input is a mismatch (F8). Compared byte by byte.
@@ -67,6 +70,13 @@ impl Job {
     #[must_use]
     pub fn under(self, policy: Arc<Policy>) -> Self {
         Self { policy, ..self }
+    }
+
+    /// In transactional mode (G3): what the job writes through [`Attempt::transaction`] and its record are committed together or
+    /// not at all. An error and a panic of it leave [`Once::NothingDone`] then, whatever they say.
+    #[must_use]
+    pub fn within(self, transactions: Arc<dyn Transactions>) -> Self {
+        Self { transactions: Some(transactions), ..self }
     }
 
     /// The operation id: what logs and operators call it by.
@@ -89,8 +99,9 @@ impl Job {
         let fingerprint = self.fingerprint(&Recipe::default());
         let origin = Origin { route: self.policy.route.clone(), method: "JOB".to_owned(), path: self.name.to_string() };
         let (identity, policy) = (self.identity.clone(), Arc::clone(&self.policy));
+        let transactions = self.transactions.clone();
         let refingerprint = Arc::new(move |recipe: &Recipe| self.fingerprint(recipe));
-        Call { identity, fingerprint, refingerprint, origin, policy, work, unguarded: None, probe: None }
+        Call { identity, fingerprint, refingerprint, origin, policy, work, transactions, unguarded: None, probe: None }
     }
 }
 

@@ -27,9 +27,11 @@ mod expect;
 mod faulty;
 mod fixture;
 mod gate;
+mod scripted;
 mod suite;
 
 pub use expect::{fenced, granted, held, written};
 pub use faulty::{Fault, FaultyStore, Op};
 pub use fixture::{Fixture, LEASE, START};
 pub use gate::Gate;
+pub use scripted::{BeginFault, Buffer, EndFault, ScriptedTransactions};

@@ -24,6 +24,12 @@ pub trait Transactions: Send + Sync + 'static {
     async fn begin(&self, claim: Claim) -> Result<Begun, StoreError>;
 }
 
+impl std::fmt::Debug for dyn Transactions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Transactions").finish_non_exhaustive()
+    }
+}
+
 /// What came of beginning.
 pub enum Begun {
     /// The claim stands as long as the transaction is open.

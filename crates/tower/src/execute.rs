@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
-use http::{HeaderMap, HeaderName, Request, Response, response};
+use http::{HeaderMap, HeaderName, Request, Response, StatusCode, response};
 use http_body::{Body, Frame};
 use http_body_util::{BodyExt, StreamBody};
 use oncekey_core::RecordId;
-use oncekey_core::policy::{Policy, Timing, Verdict};
+use oncekey_core::policy::{Policy, Recording, Timing, Verdict};
 use oncekey_core::response::{RecordedBody, RecordedResponse, end_to_end, strip_own};
 use oncekey_engine::{Attempt, Executed, NotExecuted};
+use oncekey_store::Deferred;
 use parking_lot::Mutex;
 use tokio::time::{Instant, timeout, timeout_at};
 use tower::{Service, ServiceExt};
@@ -49,7 +50,7 @@ impl<S> Inner<S> {
         R: Body<Data = Bytes> + Send + 'static,
         R::Error: Into<BodyError>,
     {
-        let (policy, id) = (Arc::clone(&attempt.policy), attempt.id);
+        let (policy, id, in_transaction) = (Arc::clone(&attempt.policy), attempt.id, attempt.transaction.is_some());
         let give_up = Instant::now() + policy.timing.upstream_timeout;
         let mut service = self.service.lock().clone();
         if let Err(proof) = ready(&mut service, &policy.timing).await {
@@ -63,12 +64,33 @@ impl<S> Inner<S> {
             Ok(response) => response,
             Err(error) => return failed(&*error.into()),
         };
+        let judged = Judged { id, policy, key_header: self.key_header.clone(), in_transaction };
+        if let Some(deferred) = response.extensions().get::<Deferred>() {
+            return self.defer(deferred, judged);
+        }
         let (head, body) = response.into_parts();
-        let arrived = Arrived::new(head, id, self.key_header.clone(), policy);
+        let arrived = Arrived::new(head, judged);
         if arrived.streams(&body) {
             return arrived.streaming(Begun::default(), body, give_up);
         }
         self.hold(arrived, body, give_up).await
+    }
+
+    /// Leaves the answer to be made in the transaction (G3). It is whole then, and its memory is taken already: it counts where
+    /// there is room for it.
+    fn defer(&self, deferred: &Deferred, judged: Judged) -> Executed<Response<ResponseBody>> {
+        if !judged.in_transaction {
+            return Executed::Ambiguous("its handler left work for a transaction that it doesn't have".to_owned());
+        }
+        let Some(answering) = deferred.take() else {
+            return Executed::Ambiguous("what its handler left to be done is gone".to_owned());
+        };
+        let responses = self.responses.clone();
+        Executed::Deferred(Box::new(move |connection| {
+            let (head, bytes) = answering(connection).into_parts();
+            let share = responses.try_give(&bytes).unwrap_or_default();
+            Arrived::new(head, judged).whole(bytes, HeaderMap::new(), share)
+        }))
     }
 
     /// Reads an answer whole, unless it grows past what is recorded, or there is no room for it.
@@ -77,7 +99,7 @@ impl<S> Inner<S> {
         R: Body<Data = Bytes> + Send + 'static,
         R::Error: Into<BodyError>,
     {
-        let max = arrived.policy.recording.max_response;
+        let max = arrived.judged.policy.recording.max_response;
         let exact = body.size_hint().exact();
         let mut body = Box::pin(body.map_err(Into::into));
         let Ok(mut share) = self.room(exact.unwrap_or(0), give_up).await else {
@@ -109,7 +131,7 @@ impl<S> Inner<S> {
                 }
             };
             let frame = match frame.into_trailers() {
-                Ok(trailers) => Frame::trailers(trailers::passed(&trailers, &arrived.key_header)),
+                Ok(trailers) => Frame::trailers(trailers::passed(&trailers, &arrived.judged.key_header)),
                 Err(frame) => frame,
             };
             let more = frame.data_ref().map_or(0, Bytes::len) as u64 + frame.trailers_ref().map_or(0, trailers::len);
@@ -176,24 +198,31 @@ struct Arrived {
     head: response::Parts,
     /// What the upstream says itself that it means (E11).
     told: Option<Verdict>,
-    key_header: HeaderName,
+    judged: Judged,
+}
+
+/// What an answer is judged by.
+struct Judged {
+    id: RecordId,
     policy: Arc<Policy>,
+    key_header: HeaderName,
+    in_transaction: bool,
 }
 
 impl Arrived {
-    fn new(mut head: response::Parts, id: RecordId, key_header: HeaderName, policy: Arc<Policy>) -> Self {
+    fn new(mut head: response::Parts, judged: Judged) -> Self {
         head.headers = end_to_end(&head.headers);
-        let told = policy.recording.told(&head.headers).unwrap_or_else(|error| {
-            tracing::warn!(operation = %id, %error, "the upstream's own verdict is ignored");
+        let told = judged.policy.recording.told(&head.headers).unwrap_or_else(|error| {
+            tracing::warn!(operation = %judged.id, %error, "the upstream's own verdict is ignored");
             None
         });
-        strip_own(&mut head.headers, &key_header);
-        Self { head, told, key_header, policy }
+        strip_own(&mut head.headers, &judged.key_header);
+        Self { head, told, judged }
     }
 
     /// Whether the answer is given as it arrives (R7), as far as its head tells.
     fn streams(&self, body: &impl Body) -> bool {
-        let recording = &self.policy.recording;
+        let recording = &self.judged.policy.recording;
         recording.stream || body.size_hint().lower() > recording.max_response || self.is_event_stream()
     }
 
@@ -215,17 +244,29 @@ impl Arrived {
     }
 
     fn verdict(&self, trailers: Option<&HeaderMap>) -> Verdict {
-        let by_status = || grpc::verdict(self.head.status, &self.head.headers, trailers, &self.policy.recording);
-        self.told.unwrap_or_else(by_status)
+        let Judged { policy, in_transaction, .. } = &self.judged;
+        let recording = &policy.recording;
+        let judged = |judge: &dyn Fn(StatusCode, bool) -> Verdict| {
+            grpc::verdict(self.head.status, &self.head.headers, trailers, judge)
+        };
+        match (self.told, in_transaction) {
+            (Some(told), false) => told,
+            (Some(told), true) => judged(&|status, _| Recording::told_in_transaction(told, status)),
+            (None, false) => judged(&|status, may_retry| recording.verdict(status, may_retry)),
+            (None, true) => judged(&|status, _| recording.verdict_in_transaction(status)),
+        }
     }
 
     fn recorded(&self, body: RecordedBody) -> RecordedResponse {
-        RecordedResponse::of(self.head.status, &self.head.headers, body, &self.policy.recording)
+        RecordedResponse::of(self.head.status, &self.head.headers, body, &self.judged.policy.recording)
     }
 
     fn whole(self, bytes: Bytes, trailers: HeaderMap, share: Option<Share>) -> Executed<Response<ResponseBody>> {
-        let (verdict, response) = (self.verdict(Some(&trailers)), self.recorded(RecordedBody::Stored(bytes.clone())));
-        let response = response.with_trailers(&trailers, &self.policy.recording);
+        // What is made in a transaction is whole from the start, however large (R5).
+        let kept = bytes.len() as u64 <= self.judged.policy.recording.max_response;
+        let recorded = if kept { RecordedBody::Stored(bytes.clone()) } else { RecordedBody::NotStored };
+        let (verdict, response) = (self.verdict(Some(&trailers)), self.recorded(recorded));
+        let response = response.with_trailers(&trailers, &self.judged.policy.recording);
         let body = match share {
             Some(share) => ResponseBody::budgeted(bytes, share),
             None => ResponseBody::whole(bytes),
@@ -239,7 +280,7 @@ impl Arrived {
         R::Error: Into<BodyError>,
     {
         let (verdict, response) = (self.verdict(None), self.recorded(RecordedBody::NotStored));
-        let (body, rest) = stream(begun, trailers::passing(body, self.key_header), give_up);
+        let (body, rest) = stream(begun, trailers::passing(body, self.judged.key_header), give_up);
         Executed::Streaming { first: answer::first(self.head, body), response, verdict, rest: Box::pin(rest) }
     }
 }

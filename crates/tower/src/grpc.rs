@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use http::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
 use http::{Response, StatusCode};
-use oncekey_core::policy::{Recording, Verdict};
+use oncekey_core::policy::Verdict;
 use oncekey_core::problem::{Code, Problem, Retry, Style};
 
 use crate::body::ResponseBody;
@@ -41,25 +41,25 @@ pub(crate) fn refuses(body: &[u8]) -> Option<Problem> {
 }
 
 /// Judges an answer, gRPC or not (E7, E8). `trailers` are `None` where they aren't known yet: such an answer is streamed, and
-/// goes by its head (R7).
+/// goes by its head (R7). `judge` says what an HTTP status means, with or without a promise that a retry may run.
 pub(crate) fn verdict(
     status: StatusCode,
     headers: &HeaderMap,
     trailers: Option<&HeaderMap>,
-    recording: &Recording,
+    judge: impl Fn(StatusCode, bool) -> Verdict,
 ) -> Verdict {
     let field = |name: &HeaderName| trailers.and_then(|trailers| trailers.get(name)).or_else(|| headers.get(name));
     // Failed before it became gRPC, or streams and hasn't said how it goes.
     let by_http = status != StatusCode::OK || !is_spoken(headers) || trailers.is_none() && field(&STATUS).is_none();
     if by_http {
-        return recording.verdict(status, headers.contains_key(RETRY_AFTER));
+        return judge(status, headers.contains_key(RETRY_AFTER));
     }
     let said = field(&STATUS).and_then(|code| code.to_str().ok()).and_then(|code| code.parse().ok());
     // Cut off before it said how it went.
     let Some(nearest) = said.and_then(nearest) else { return Verdict::Unknown };
     // A negative pushback says: don't repeat it.
     let pushback = field(&PUSHBACK).is_some_and(|pushback| pushback.as_bytes().first().is_some_and(u8::is_ascii_digit));
-    recording.verdict(nearest, pushback || field(&RETRY_AFTER).is_some())
+    judge(nearest, pushback || field(&RETRY_AFTER).is_some())
 }
 
 /// The HTTP status that is nearest to a gRPC one (as google.rpc.Code has it, but for 1: a call that was cancelled while it ran
@@ -134,14 +134,20 @@ fn percent_encoded(text: &str) -> HeaderValue {
 
 #[cfg(test)]
 mod tests {
+    use oncekey_core::policy::Recording;
+
     use super::*;
+
+    fn by_default(status: StatusCode, may_retry: bool) -> Verdict {
+        Recording::default().verdict(status, may_retry)
+    }
 
     fn fields(lines: &[(&'static str, &'static str)]) -> HeaderMap {
         lines.iter().map(|&(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value))).collect()
     }
 
     fn judged(headers: &[(&'static str, &'static str)], trailers: &[(&'static str, &'static str)]) -> Verdict {
-        verdict(StatusCode::OK, &fields(headers), Some(&fields(trailers)), &Recording::default())
+        verdict(StatusCode::OK, &fields(headers), Some(&fields(trailers)), by_default)
     }
 
     #[test]
@@ -190,7 +196,7 @@ mod tests {
             (StatusCode::OK, &said, Verdict::Failed),
             (StatusCode::OK, &spoken, Verdict::Completed),
         ] {
-            assert_eq!(verdict(status, head, None, &Recording::default()), expected, "streamed, {status}");
+            assert_eq!(verdict(status, head, None, by_default), expected, "streamed, {status}");
         }
     }
 

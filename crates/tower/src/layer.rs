@@ -246,7 +246,7 @@ impl Guarded {
         R: Body<Data = Bytes> + Send + 'static,
         R::Error: Into<BodyError>,
     {
-        let Route { guard, policy, probe, .. } = self.route();
+        let Route { guard, policy, probe, transactions, .. } = self.route();
         let inner = Arc::new(Inner {
             service: Mutex::new(inner),
             key_header: guard.key_header.clone(),
@@ -270,6 +270,7 @@ impl Guarded {
             origin,
             policy: Arc::clone(policy),
             work,
+            transactions: transactions.clone(),
             unguarded,
             probe: probe.clone(),
         }
@@ -362,7 +363,7 @@ impl Guarded {
 
 const fn executed(verdict: Verdict) -> Counted {
     match verdict {
-        Verdict::Completed => Counted::Executed,
+        Verdict::Completed | Verdict::Declined => Counted::Executed,
         Verdict::Failed => Counted::Failed,
         Verdict::Unknown => Counted::Unknown,
     }

@@ -64,14 +64,18 @@ impl KeyedRequest {
         Request::from_parts(head, self.body())
     }
 
-    /// The request of one attempt. The client's own lines of oncekey's fields are replaced (E11).
-    pub(crate) fn build(&self, attempt: Attempt) -> Request<RequestBody> {
+    /// The request of one attempt. The client's own lines of oncekey's fields are replaced (E11). The attempt's transaction is
+    /// an extension of its own, so that whoever keeps the attempt doesn't keep that.
+    pub(crate) fn build(&self, mut attempt: Attempt) -> Request<RequestBody> {
         let mut head = self.head.clone();
         head.headers.insert(OPERATION_ID, ascii(attempt.id));
         head.headers.insert(ATTEMPT, HeaderValue::from(attempt.number));
         self.add_forwarded(&mut head);
         head.headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity")); // R4
         head.headers.remove(grpc::TIMEOUT);
+        if let Some(transaction) = attempt.transaction.take() {
+            head.extensions.insert(transaction);
+        }
         head.extensions.insert(attempt);
         Request::from_parts(head, self.body())
     }

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use http::{HeaderName, Method};
-use oncekey_core::policy::Policy;
+use oncekey_core::policy::{OnStoreError, Policy};
 use oncekey_core::{KeyFormat, Recipe, Scope, ScopeSource};
 use oncekey_engine::Probe;
+use oncekey_store::Transactions;
 
 use crate::scope::ScopeReader;
 
@@ -26,6 +27,8 @@ pub struct Route {
     pub own_answers: OwnAnswers,
     /// Asks the upstream about unknown outcomes, where the policy says so (E7).
     pub probe: Option<Probe>,
+    /// Transactional mode (G3): handlers work in the transaction in which their answers are recorded.
+    pub transactions: Option<Arc<dyn Transactions>>,
 }
 
 impl Default for Route {
@@ -39,6 +42,7 @@ impl Default for Route {
             policy: Arc::default(),
             own_answers: OwnAnswers::default(),
             probe: None,
+            transactions: None,
         }
     }
 }
@@ -49,6 +53,13 @@ impl Route {
         let path = path.into();
         let policy = Policy { route: path.clone(), ..Policy::default() };
         Self { path: Some(path), policy: Arc::new(policy), ..Self::default() }
+    }
+
+    /// In transactional mode (G3): its handlers find the transaction by the extractor of the store that `transactions` are of,
+    /// which has to be the one that oncekey is started with.
+    #[must_use]
+    pub fn within(self, transactions: Arc<dyn Transactions>) -> Self {
+        Self { transactions: Some(transactions), ..self }
     }
 }
 
@@ -92,6 +103,9 @@ pub enum RouteError {
     /// A safe method can't be guarded (K7).
     #[error("{0} can't be guarded; it always passes")]
     SafeMethod(Method),
+    /// A request that is let through without a claim has no transaction to work in.
+    #[error("{0} can't let requests through without a claim (`on_store_error = \"open\"`) in transactional mode")]
+    OpenTransaction(String),
     /// The path is no valid pattern.
     #[error("`{0}` is no path pattern: {1}")]
     Pattern(String, String),
@@ -126,6 +140,9 @@ impl Routes {
     pub fn new(routes: Vec<Route>) -> Result<Self, RouteError> {
         let mut index = Self::default();
         for route in routes {
+            if route.transactions.is_some() && route.policy.on_store_error == OnStoreError::Open {
+                return Err(RouteError::OpenTransaction(route.policy.route.clone()));
+            }
             for reader in &route.guard.scope {
                 // A source's name is kept as its values are.
                 Scope::new("source", reader.source())

@@ -6,7 +6,7 @@ use std::time::Duration;
 use http::Response;
 use oncekey_core::Namespace;
 use oncekey_engine::{Engine, Settings};
-use oncekey_store::{Store, StoreError, SystemClock};
+use oncekey_store::{Store, StoreError, SystemClock, Transactions};
 
 use crate::body::ResponseBody;
 use crate::budget::Budget;
@@ -20,6 +20,8 @@ pub struct Options {
     pub namespace: Namespace,
     /// What is guarded, and how.
     pub routes: Vec<Route>,
+    /// Transactional mode for every route that has no [`Route::transactions`] of its own (G3).
+    pub transactions: Option<Arc<dyn Transactions>>,
     /// What is the same for all routes.
     pub settings: Settings,
     /// Bytes that the bodies of keyed requests and their answers may take in memory (W3).
@@ -33,6 +35,7 @@ impl Default for Options {
         Self {
             namespace: Namespace::default(),
             routes: vec![Route::default()],
+            transactions: None,
             settings: Settings::default(),
             max_buffered: 256 * 1024 * 1024,
             drain: Duration::from_secs(70),
@@ -68,7 +71,10 @@ impl Oncekey {
     /// Makes this process known to the store, and starts its heartbeat, sweeping and counting. Must be called within a tokio
     /// runtime, and after the program's metrics recorder is installed, if it has one.
     pub async fn start(store: Arc<dyn Store>, options: Options) -> Result<Self, StartError> {
-        let Options { namespace, routes, settings, max_buffered, drain } = options;
+        let Options { namespace, mut routes, transactions, settings, max_buffered, drain } = options;
+        for route in &mut routes {
+            route.transactions = route.transactions.take().or_else(|| transactions.clone());
+        }
         let routes = Routes::new(routes)?;
         let engine = Engine::start(store, Arc::new(SystemClock), settings).await?;
         let layer = IdempotencyLayer::new(engine.clone(), namespace, routes, Budget::new(max_buffered));

@@ -163,6 +163,7 @@ fn guarded(values: &Values<'_>) -> GuardedRoute {
         policy: Arc::new(policy),
         own_answers: own_answers(values),
         probe: None,
+        transactions: None,
     };
     GuardedRoute { route, scope: values.scope("scope"), probe: probe(values), require: require(values) }
 }

@@ -113,6 +113,7 @@ async fn running() -> Running {
             begun.send(attempt).unwrap();
             std::future::pending().boxed()
         }),
+        transactions: None,
         unguarded: None,
         probe: None,
     };

@@ -17,7 +17,8 @@ impl<A: Send + 'static> Lead<A> {
     /// Let through, the call keeps its flight until it is answered, so that no other call of this process runs beside it;
     /// those that wait are told to come back. A caller that is gone by now gets nothing executed: it will ask again.
     pub(super) async fn end_unclaimed(self, mut reply: Option<Reply<A>>) {
-        let Some(pass) = self.call.as_ref().and_then(|call| call.unguarded.clone()) else {
+        let call = self.call.as_ref().filter(|call| call.transactions.is_none());
+        let Some(pass) = call.and_then(|call| call.unguarded.clone()) else {
             return self.end(reply, Over::StoreUnavailable);
         };
         // A caller whose time is over before this is gone; one whose time ends after it stays for the answer.

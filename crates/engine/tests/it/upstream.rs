@@ -96,6 +96,7 @@ impl Upstream {
             origin: Origin { route: "/orders".into(), method: "POST".into(), path: "/orders".into() },
             policy: Arc::new(policy),
             work: self.work(),
+            transactions: None,
             unguarded: None,
             probe: None,
         }

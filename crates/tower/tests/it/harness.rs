@@ -162,6 +162,7 @@ pub(crate) fn governed(path: &str, change: impl FnOnce(&mut Policy)) -> Route {
         policy: Arc::new(policy),
         own_answers: OwnAnswers::default(),
         probe: None,
+        transactions: None,
     }
 }
 
