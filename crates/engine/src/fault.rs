@@ -43,6 +43,7 @@
 //! | `cancel_is_proof` | a stream reset with CANCEL counts as not executed (E7) |
 //! | `no_drain` | what runs isn't waited for at the end (D4) |
 //! | `commit_errors` | in transactional mode an answer after which a retry runs again is committed (G3) |
+//! | `unsettled_commits` | in transactional mode a commit that nobody can tell of counts as made (G3) |
 //! | `keep_declined_rows` | in transactional mode an error that is recorded keeps its rows (G3) |
 //! | `trust_content_length` | the gateway doesn't see `Transfer-Encoding` (H1) |
 //! | `leave_unread_body` | the gateway doesn't see `Content-Length`, and takes a body for the next request (H3) |

@@ -39,6 +39,8 @@ mod shutdown;
 mod store_faults;
 #[path = "it/streaming.rs"]
 mod streaming;
+#[path = "it/transactions.rs"]
+mod transactions;
 #[path = "it/unguarded.rs"]
 mod unguarded;
 #[path = "it/unrecorded.rs"]

@@ -209,6 +209,9 @@ impl<A: Send + 'static> Lead<A> {
                 tracing::error!(operation = %id, "a transaction that was to be committed is rolled back");
                 Attempted::Executed(over(Over::NotExecuted))
             }
+            Ok(Err(StoreError::MayHaveBeenApplied(_))) if fault::broken("unsettled_commits") => {
+                Attempted::Executed(self.recorded(made))
+            }
             Ok(Err(StoreError::MayHaveBeenApplied(error))) => {
                 tracing::error!(operation = %id, %error, "nobody can tell yet whether a transaction was committed");
                 Attempted::Executed(over(Over::Unknown { settles: true }))

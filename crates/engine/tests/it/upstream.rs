@@ -11,7 +11,7 @@ use oncekey_core::record::Origin;
 use oncekey_core::response::RecordedBody;
 use oncekey_core::{Fingerprint, Recipe, RecordedResponse};
 use oncekey_engine::{Attempt, Call, Executed, NotExecuted, Passed, Work};
-use oncekey_store_test::{Gate, samples};
+use oncekey_store_test::{Buffer, Gate, ScriptedTransactions, samples};
 use parking_lot::Mutex;
 
 /// How one run goes.
@@ -27,6 +27,10 @@ pub(crate) enum Run {
     Hang,
     /// Answers, and what is left to read waits at the gate.
     Stream(Gate),
+    /// Leaves its row and its answer, which means this for the record, to be made at the end of its transaction.
+    Defer(Verdict),
+    /// Leaves a panic to the end of its transaction.
+    DeferPanic,
 }
 
 /// Completes every run at once unless told otherwise. The first answer is the number of the run.
@@ -102,7 +106,12 @@ impl Upstream {
         }
     }
 
-    /// The same, let through while the store can't be reached; `gate` holds its answer.
+    /// A call in transactional mode.
+    pub(crate) fn call_within(self: &Arc<Self>, key: &str, transactions: &Arc<ScriptedTransactions>) -> Call<u32> {
+        Call { transactions: Some(transactions.clone()), ..self.call(key) }
+    }
+
+    /// A call that is let through while the store can't be reached; `gate` holds its answer.
     pub(crate) fn open_call(self: &Arc<Self>, key: &str, gate: &Gate) -> Call<u32> {
         let (upstream, gate) = (Arc::clone(self), gate.clone());
         let pass = move || {
@@ -139,6 +148,12 @@ impl Upstream {
         }
         let number = self.runs.fetch_add(1, Ordering::SeqCst) + 1;
         self.attempts.lock().push(attempt.number);
+        if let Some(transaction) = &attempt.transaction {
+            let buffer = transaction.0.downcast_ref::<Buffer>().expect("a scripted transaction");
+            if !matches!(run, Run::Defer(_) | Run::DeferPanic) {
+                buffer.write(format!("row {number}"));
+            }
+        }
         gate.pass().await;
         let response = answer(number);
         let executed = match run {
@@ -146,6 +161,11 @@ impl Upstream {
             Run::Refuse => Executed::NotExecuted(NotExecuted::because("connection refused")),
             Run::Lose => Executed::Ambiguous("the connection was lost".to_owned()),
             Run::Panic => panic!("asked to panic"),
+            Run::Defer(verdict) => Executed::Deferred(Box::new(move |connection| {
+                connection.downcast_ref::<Buffer>().expect("a buffer").write(format!("row {number}"));
+                Executed::Answered { first: number, response, verdict }
+            })),
+            Run::DeferPanic => Executed::Deferred(Box::new(|_| panic!("asked to panic"))),
             Run::Hang => std::future::pending().await,
             Run::Stream(rest) => {
                 let response = response.without_body();
