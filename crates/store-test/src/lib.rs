@@ -14,8 +14,11 @@
 //! # let _ = memory();
 //! ```
 //!
+//! Where a store has transactions in which handlers work (G3), [`transaction_suite!`] runs the cases about those, with a function
+//! that makes a [`TransactionFixture`].
+//!
 //! Each case is an `async fn(Fixture)` in [`cases`] that panics when the store is wrong, so that a test of the suite
-//! itself can hand it a broken store and demand the panic. [`suite!`] holds the one list of them; a test compares it
+//! itself can hand it a broken store and demand the panic. The macros hold the one list of them; a test compares it
 //! with the sources. What a store alone can show (files, settings, its own faults) is left to its own tests.
 
 #![expect(clippy::missing_panics_doc, reason = "panicking is how a test reports; each doc says what is demanded")]
@@ -29,9 +32,11 @@ mod fixture;
 mod gate;
 mod scripted;
 mod suite;
+mod transacting;
 
 pub use expect::{fenced, granted, held, written};
 pub use faulty::{Fault, FaultyStore, Op};
 pub use fixture::{Fixture, LEASE, START};
 pub use gate::Gate;
 pub use scripted::{BeginFault, Buffer, EndFault, ScriptedTransactions};
+pub use transacting::{Rows, TransactionFixture, opened};

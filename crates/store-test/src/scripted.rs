@@ -14,7 +14,7 @@ use oncekey_store::{
 };
 use parking_lot::Mutex;
 
-use crate::Gate;
+use crate::{Gate, Rows};
 
 /// What goes wrong when a transaction begins.
 #[derive(Clone, Debug)]
@@ -148,6 +148,25 @@ impl Transactions for ScriptedTransactions {
             (_, Some(found)) => Ok(Begun::Held(Box::new(found))),
             (_, None) => Err(StoreError::NotApplied("no record, and the claim was refused".into())),
         }
+    }
+}
+
+#[async_trait]
+impl Rows for ScriptedTransactions {
+    async fn write_and_end(
+        &self,
+        transaction: Box<dyn Transaction>,
+        row: &str,
+        ending: Ending,
+    ) -> Result<Closed, StoreError> {
+        if let Some(buffer) = transaction.handle().downcast_ref::<Buffer>() {
+            buffer.write(row);
+        }
+        transaction.end(ending).await
+    }
+
+    async fn count(&self, row: &str) -> u64 {
+        self.shared.rows.lock().iter().filter(|kept| *kept == row).count() as u64
     }
 }
 

@@ -104,3 +104,34 @@ macro_rules! suite {
         }
     };
 }
+
+/// The cases that every [`Transactions`](oncekey_store::Transactions) must pass, expanded like [`suite!`]. `$fixture` is a function
+/// without arguments that makes a [`TransactionFixture`](crate::TransactionFixture).
+#[macro_export]
+macro_rules! transaction_suite {
+    ($fixture:path) => {
+        $crate::suite! {
+            @$fixture;
+            beginning:
+                an_open_transaction_is_in_the_way
+                of_two_processes_one_commits
+                of_32_at_once_one_commits
+                on_32_records_at_once_all_commit
+                a_committed_record_is_in_the_way
+                a_claim_in_two_commits_is_in_the_way
+                a_failed_record_is_attempted_again_in_a_transaction
+                an_expired_record_is_replaced_afresh_in_a_transaction
+                a_record_that_changed_since_is_in_the_way
+                what_is_given_up_while_it_begins_is_not_in_the_way;
+            closing:
+                a_commit_leaves_row_and_record
+                an_answer_that_declined_leaves_the_record_alone
+                a_rollback_leaves_neither
+                what_is_dropped_is_rolled_back
+                a_rollback_leaves_the_record_that_was_to_be_replaced
+                a_committed_record_is_its_claims
+                a_large_answer_is_committed
+                an_open_transaction_holds_up_nobody;
+        }
+    };
+}

@@ -8,3 +8,5 @@ mod controls;
 mod faulty;
 #[path = "it/listed.rs"]
 mod listed;
+#[path = "it/transactions.rs"]
+mod transactions;

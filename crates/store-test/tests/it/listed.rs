@@ -1,6 +1,6 @@
 //! No case is written and then forgotten in the list.
 
-const FILES: [(&str, &str); 9] = [
+const FILES: [(&str, &str); 11] = [
     ("claiming", include_str!("../../src/cases/claiming.rs")),
     ("replacing", include_str!("../../src/cases/replacing.rs")),
     ("outcomes", include_str!("../../src/cases/outcomes.rs")),
@@ -9,6 +9,8 @@ const FILES: [(&str, &str); 9] = [
     ("sweeping", include_str!("../../src/cases/sweeping.rs")),
     ("listing", include_str!("../../src/cases/listing.rs")),
     ("operating", include_str!("../../src/cases/operating.rs")),
+    ("beginning", include_str!("../../src/cases/beginning.rs")),
+    ("closing", include_str!("../../src/cases/closing.rs")),
     ("counting", include_str!("../../src/cases/counting.rs")),
 ];
 
