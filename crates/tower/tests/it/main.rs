@@ -24,6 +24,7 @@ mod scopes;
 mod starting;
 mod streams;
 mod trailers;
+mod transactions;
 mod unguarded;
 mod verdicts;
 mod waiting;
