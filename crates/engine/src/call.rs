@@ -145,7 +145,8 @@ pub enum Ended<A> {
     Mismatch,
     /// It may have been executed, and nobody can tell (E7).
     Unknown {
-        /// Whether the policy lets the next retry settle it, so that it is worth coming back soon.
+        /// Whether the next retry settles it, so that it is worth coming back soon: the policy lets it, or it was a
+        /// transaction, whose record is there or isn't.
         settles: bool,
     },
     /// Nothing was executed, and nothing will be for this call (E6).

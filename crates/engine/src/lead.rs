@@ -192,15 +192,8 @@ impl<A: Send + 'static> Lead<A> {
                         Judged::Elsewhere => {
                             drop(permit); // it runs elsewhere, not here
                             self.leading.flight.enter(Phase::Running);
-                            if let Some(over) = self.wait_elsewhere(&mut reply).await {
+                            if let Some(over) = self.outlast(&mut reply).await {
                                 return self.end(reply, over);
-                            }
-                            // What is executed next is executed for someone who still waits.
-                            if reply.as_ref().is_none_or(Reply::is_closed) {
-                                reply = self.heir();
-                            }
-                            if reply.is_none() {
-                                return self.leading.end(Over::InProgress);
                             }
                         }
                     }
@@ -368,6 +361,17 @@ impl<A: Send + 'static> Lead<A> {
         let Some(expires) = found.record.times.expires else { return };
         let life = Life { left: expires.since(found.now), elapsed: asked };
         self.node.cache.put(self.leading.id, found.record.fingerprint.clone(), Arc::clone(response), life);
+    }
+
+    /// Waits for a record that another node executes. `None`: this leader may claim it, for someone who still waits.
+    async fn outlast(&mut self, reply: &mut Option<Reply<A>>) -> Option<Over> {
+        if let Some(over) = self.wait_elsewhere(reply).await {
+            return Some(over);
+        }
+        if reply.as_ref().is_none_or(Reply::is_closed) {
+            *reply = self.heir();
+        }
+        reply.is_none().then_some(Over::InProgress)
     }
 
     /// Waits for a record that another node executes, as long as anyone waits here. `None`: it has ended in a way after

@@ -53,7 +53,17 @@
 //! - A handler belongs to oncekey, not to the connection: it runs to its end when its client hangs up. It finds an
 //!   [`Attempt`] in the request's extensions: the operation's id, and which attempt this is.
 //! - gRPC calls carry the key as metadata `idempotency-key`; oncekey's own problems are gRPC statuses then.
+//! - In transactional mode a handler works in the database transaction in which its answer is recorded: rows and record are
+//!   committed together or not at all, so nothing is ever unknown for long. See [transactional mode](#transactional-mode).
 //! - Without HTTP, [`Engine::once`] runs any async operation once: a queue's message, a job.
+//!
+//! # Transactional mode
+//!
+//! A route that is given a store's [`Transactions`] (or all of them, by `Options::transactions`) makes claim, handler and record one
+//! transaction of one database. A 2xx or 3xx is committed with the handler's rows. A 4xx is recorded without them. A 5xx, the answers
+//! that invite a retry, a panic, an error and a crash leave nothing, and a retry runs again. What a handler does outside of that
+//! database, a call to a payment provider above all, is not part of it: it stays when the transaction is rolled back, and happens
+//! again when it runs again. Such handlers are better off without this mode. Jobs have it by [`Job::within`].
 //!
 //! # Caveats
 //!
@@ -77,7 +87,7 @@ pub use oncekey_tower as tower;
 
 pub use oncekey_core::{Key, Namespace, Scope, ScopeSource};
 pub use oncekey_engine::{Attempt, Engine, InvalidJob, Job, NotExecuted, Once, Settings};
-pub use oncekey_store::{MemoryStore, Store, StoreError, SystemClock};
+pub use oncekey_store::{MemoryStore, Store, StoreError, SystemClock, TransactionHandle, Transactions};
 #[cfg(feature = "tower")]
 pub use oncekey_tower::{
     Guard, IdempotencyLayer, InvalidScope, Oncekey, Options, RequestBody, ResponseBody, Route, RouteError, ScopeReader,

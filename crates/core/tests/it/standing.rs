@@ -139,6 +139,28 @@ fn an_answer_ends_its_record_as_its_status_says() {
 }
 
 #[test]
+fn an_answer_in_a_transaction_is_never_unknown_and_keeps_its_rows_below_400() {
+    let verdict = |code: u16| Recording::default().verdict_in_transaction(StatusCode::from_u16(code).unwrap());
+    let told = |told, code: u16| Recording::told_in_transaction(told, StatusCode::from_u16(code).unwrap());
+    for code in 200..600 {
+        let retry = [401, 403, 408, 425, 429].contains(&code);
+        let expected = match code {
+            200..400 => Verdict::Completed,
+            400..500 if !retry => Verdict::Declined,
+            _ => Verdict::Failed,
+        };
+        assert_eq!(verdict(code), expected, "{code}");
+        let kept = if code < 400 { Verdict::Completed } else { Verdict::Declined };
+        assert_eq!(told(Verdict::Completed, code), kept, "{code}");
+        assert_eq!([told(Verdict::Failed, code), told(Verdict::Unknown, code)], [Verdict::Failed; 2], "{code}");
+    }
+    let recording = Recording { unknown_status: StatusSet::of(&[202, 409]), ..Recording::default() };
+    for code in [StatusCode::ACCEPTED, StatusCode::CONFLICT] {
+        assert_eq!(recording.verdict_in_transaction(code), Verdict::Failed, "listed, so a retry runs");
+    }
+}
+
+#[test]
 fn a_listed_503_counts_where_it_is_listed_and_an_unlisted_one_by_its_retry_after() {
     let verdicts = |recording: &Recording| {
         [true, false].map(|has_retry_after| recording.verdict(StatusCode::SERVICE_UNAVAILABLE, has_retry_after))

@@ -167,10 +167,10 @@ impl<A: Send + 'static> Lead<A> {
         let attempt = Attempt { id, number, policy: Arc::clone(&self.policy), transaction: handle, claim: None };
         let slot = Slot::default();
         let ending = match self.work(attempt).await {
-            Executed::Deferred(make) => {
+            Executed::Deferred(answering) => {
                 let slot = Arc::clone(&slot);
                 let last: Last = Box::new(move |connection| {
-                    let made = Made::of(make(connection), id);
+                    let made = Made::of(answering(connection), id);
                     let ending = made.ending();
                     *slot.lock() = Some(made);
                     ending
@@ -191,7 +191,9 @@ impl<A: Send + 'static> Lead<A> {
         }
         fault::point("before_record").await;
         let asked = self.node.clock.elapsed();
-        let closed = timeout(self.node.settings.record_retry, transaction.end(ending)).await;
+        let settings = &self.node.settings;
+        let patience = if matches!(ending, Ending::RollBack) { settings.store_timeout } else { settings.record_retry };
+        let closed = timeout(patience, transaction.end(ending)).await;
         fault::point("before_reply").await;
         let made = slot.lock().take();
         let commits = made.as_ref().is_none_or(Made::commits);

@@ -84,8 +84,8 @@ impl Stage {
     }
 }
 
-fn answer(status: u16) -> Answered {
-    Ok(Response::builder().status(status).header("X-Theirs", "yes").body(full("theirs")).unwrap())
+fn answer(status: u16) -> Response<TestBody> {
+    Response::builder().status(status).header("X-Theirs", "yes").body(full("theirs")).unwrap()
 }
 
 #[tokio::test(start_paused = true)]
@@ -103,7 +103,7 @@ async fn rows_and_record_follow_the_status() {
         (502, 0, false),
         (503, 0, false),
     ] {
-        let stage = Stage::answering(|_| {}, move || answer(status)).await;
+        let stage = Stage::answering(|_| {}, move || Ok(answer(status))).await;
         let first = stage.send(order("k")).await;
         assert_eq!((first.status().as_u16(), &first.body()[..], replayed(&first)), (status, &b"theirs"[..], false));
         assert_eq!((lines(&first, "X-Theirs"), problem(&first)), (vec!["yes"], None), "as it is");
@@ -120,7 +120,7 @@ async fn rows_and_record_follow_the_status() {
 
 #[tokio::test(start_paused = true)]
 async fn the_routes_own_statuses_and_the_handlers_own_verdict_count() {
-    let stage = Stage::answering(|policy| policy.recording.retry_status.insert(409), || answer(409)).await;
+    let stage = Stage::answering(|policy| policy.recording.retry_status.insert(409), || Ok(answer(409))).await;
     stage.send(order("k")).await;
     assert_eq!(stage.left().await, (0, false, 1));
     for (status, said, rows, recorded) in [
@@ -130,7 +130,7 @@ async fn the_routes_own_statuses_and_the_handlers_own_verdict_count() {
         (201, "completed", 1, true),
     ] {
         let told = move || {
-            let mut answer = answer(status)?;
+            let mut answer = answer(status);
             answer.headers_mut().insert("oncekey-outcome", HeaderValue::from_static(said));
             Ok(answer)
         };
@@ -158,7 +158,7 @@ async fn a_panic_an_error_and_an_answer_cut_short_leave_nothing_and_say_so() {
 
 #[tokio::test(start_paused = true)]
 async fn whoever_waits_gets_the_first_ones_answer_though_it_was_rolled_back() {
-    let stage = Stage::answering(|_| {}, || answer(500)).await;
+    let stage = Stage::answering(|_| {}, || Ok(answer(500))).await;
     let gate = Gate::default();
     stage.transactions.fail_end(EndFault::Held(gate.clone()));
     let send = |stage: &Stage| stage.service.clone().oneshot(order("k")).boxed();
@@ -183,7 +183,7 @@ async fn a_commit_that_fails_is_never_answered_with_success() {
         (EndFault::ReplyLost, "outcome-unknown", true),
         (EndFault::RequestLost, "outcome-unknown", false),
     ] {
-        let stage = Stage::answering(|_| {}, || answer(201)).await;
+        let stage = Stage::answering(|_| {}, || Ok(answer(201))).await;
         stage.transactions.fail_end(fault);
         let first = stage.send(order("k")).await;
         assert_eq!((problem(&first), lines(&first, "X-Theirs").len()), (Some(code), 0));
@@ -215,25 +215,25 @@ async fn a_handler_finds_its_transaction_and_whoever_keeps_the_attempt_keeps_non
 }
 
 /// An answer that is made in the transaction, and the placeholder that its handler returns.
-fn deferred(make: impl FnOnce(&Buffer) -> Response<Bytes> + Send + 'static) -> Answered {
+fn deferred(make: impl FnOnce(&Buffer) -> Response<Bytes> + Send + 'static) -> Response<TestBody> {
     let mut placeholder = Response::new(full("placeholder"));
     placeholder.extensions_mut().insert(Deferred::new(Box::new(|connection| {
         let buffer = connection.downcast_ref::<Buffer>().expect("a scripted transaction");
         buffer.write("row");
         make(buffer)
     })));
-    Ok(placeholder)
+    placeholder
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_answer_made_in_the_transaction_is_judged_like_any_other() {
     for (status, rows, recorded) in [(201, 1, true), (404, 0, true), (429, 0, false), (500, 0, false)] {
         let make = move |_: &_| {
-            deferred(move |_| {
+            Ok(deferred(move |_| {
                 let answer =
                     Response::builder().status(status).header("Oncekey-Problem", "theirs").header("X-Theirs", "yes");
                 answer.body("made".into()).unwrap()
-            })
+            }))
         };
         let stage = Stage::of(|_| {}, make).await;
         let first = stage.send(order("k")).await;
@@ -242,14 +242,14 @@ async fn an_answer_made_in_the_transaction_is_judged_like_any_other() {
         let retry = stage.send(order("k")).await;
         assert_eq!((&retry.body()[..], replayed(&retry)), (&b"made"[..], recorded));
     }
-    let stage = Stage::of(|_| {}, |_| deferred(|_| panic!("as tests do"))).await;
+    let stage = Stage::of(|_| {}, |_| Ok(deferred(|_| panic!("as tests do")))).await;
     assert_eq!(problem(&stage.send(order("k")).await), Some("upstream-unreachable"));
     assert_eq!(stage.left().await, (0, false, 1));
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_answer_made_in_the_transaction_runs_again_and_may_be_too_large_to_keep() {
-    let large = |_: &_| deferred(|_| Response::new(vec![b'x'; 1024 * 1024 + 1].into()));
+    let large = |_: &_| Ok(deferred(|_| Response::new(vec![b'x'; 1024 * 1024 + 1].into())));
     let stage = Stage::of(|_| {}, large).await;
     stage.transactions.fail_end(EndFault::Again);
     assert_eq!(stage.send(order("k")).await.body().len(), 1024 * 1024 + 1, "given whole (R5)");
@@ -259,7 +259,7 @@ async fn an_answer_made_in_the_transaction_runs_again_and_may_be_too_large_to_ke
 
 #[tokio::test(start_paused = true)]
 async fn work_left_for_a_transaction_that_is_none_is_never_taken_for_done() {
-    let world = World::of(Upstream::new(|_| async { deferred(|_| Response::new("made".into())) })).await;
+    let world = World::of(Upstream::new(|_| async { Ok(deferred(|_| Response::new("made".into()))) })).await;
     assert_eq!(problem(&world.send(order("k")).await), Some("outcome-unknown"));
 }
 

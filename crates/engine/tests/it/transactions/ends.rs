@@ -6,6 +6,7 @@ use oncekey_core::Standing;
 use oncekey_core::policy::Verdict;
 use oncekey_store::Store;
 use oncekey_store_test::{EndFault, Gate, samples};
+use tokio::time::Instant;
 
 use super::Stage;
 use crate::upstream::Run;
@@ -87,6 +88,16 @@ async fn a_rollback_that_failed_is_one() {
         assert_eq!((stage.run().await, stage.rows().len()), ("first 1".to_owned(), 0));
         assert_eq!(stage.run().await, "first 2");
     }
+}
+
+/// Its retry may find it still open, for as long as the store needs.
+#[tokio::test(start_paused = true)]
+async fn a_rollback_that_takes_forever_is_waited_for_until_store_timeout() {
+    let stage = Stage::new().await;
+    stage.transactions.fail_end(EndFault::Held(Gate::default()));
+    stage.upstream.next(Run::Answer(Verdict::Failed));
+    let began = Instant::now();
+    assert_eq!((stage.run().await, began.elapsed().as_secs()), ("first 1".to_owned(), 5));
 }
 
 /// It was claimed in two commits, past this transaction's claim.
