@@ -1,6 +1,7 @@
 //! The leader's way through a record: ask for the claim, judge what is in its way, execute, answer. The execution itself is in
 //! `executing`, asking the upstream about an unknown outcome in `probing`, all of transactional mode in `transacting`.
 
+mod elsewhere;
 mod passing;
 mod room;
 mod transacting;
@@ -12,7 +13,7 @@ use oncekey_core::policy::{OnUnknown, Policy, Remedy};
 use oncekey_core::{RecordedResponse, Standing, Token, standing};
 use oncekey_store::{Claim, Found, Replaces};
 use tokio::sync::oneshot;
-use tokio::time::{Instant, sleep, timeout, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use room::Room;
 
@@ -23,7 +24,6 @@ use crate::executing::{Execution, answer};
 use crate::flight::{Leading, Over, Phase};
 use crate::node::Node;
 use crate::places::Place;
-use crate::poller::Look;
 use crate::probing::{Asked, is_takeover};
 use crate::replay_cache::Life;
 use crate::{Call, Ended, fault, random};
@@ -31,12 +31,6 @@ use crate::{Call, Ended, fault, random};
 /// Claims that one leader may make before it tells its caller to come back: each lost one means that another node got
 /// further with the same record.
 const MAX_CLAIMS: u32 = 100;
-
-/// How long one look at another node's record may take before the leader checks on its waiters again.
-const LOOK: Duration = Duration::from_millis(500);
-
-/// Between two looks when the first got no answer.
-const PAUSE: Duration = Duration::from_millis(100);
 
 pub(crate) type Reply<A> = oneshot::Sender<Ended<A>>;
 
@@ -361,58 +355,5 @@ impl<A: Send + 'static> Lead<A> {
         let Some(expires) = found.record.times.expires else { return };
         let life = Life { left: expires.since(found.now), elapsed: asked };
         self.node.cache.put(self.leading.id, found.record.fingerprint.clone(), Arc::clone(response), life);
-    }
-
-    /// Waits for a record that another node executes. `None`: this leader may claim it, for someone who still waits.
-    async fn outlast(&mut self, reply: &mut Option<Reply<A>>) -> Option<Over> {
-        if let Some(over) = self.wait_elsewhere(reply).await {
-            return Some(over);
-        }
-        if reply.as_ref().is_none_or(Reply::is_closed) {
-            *reply = self.heir();
-        }
-        reply.is_none().then_some(Over::InProgress)
-    }
-
-    /// Waits for a record that another node executes, as long as anyone waits here. `None`: it has ended in a way after
-    /// which this leader may claim it.
-    async fn wait_elsewhere(&self, reply: &mut Option<Reply<A>>) -> Option<Over> {
-        let until = self.arrived + self.policy.timing.wait;
-        loop {
-            let asked = self.node.clock.elapsed();
-            let look = timeout(LOOK, self.node.poller.look(self.leading.id)).await.unwrap_or(Look::NoAnswer);
-            match look {
-                Look::NoAnswer => sleep(PAUSE).await,
-                Look::Gone => return None,
-                Look::Found(found) => match self.judge(&found, asked, true) {
-                    Judged::Elsewhere => {}
-                    _ => return self.ended_elsewhere().await,
-                },
-            }
-            // The leader's own caller is a duplicate here, and waits no longer than any other.
-            if reply.as_ref().is_some_and(|reply| reply.is_closed() || Instant::now() >= until) {
-                answer(reply, Some(Ended::InProgress));
-            }
-            if self.node.cut.is_cancelled() || reply.is_none() && !self.leading.flight.has_waiters() {
-                return Some(Over::InProgress);
-            }
-        }
-    }
-
-    /// Reads the record that has ended, with its response.
-    async fn ended_elsewhere(&self) -> Option<Over> {
-        let asked = self.node.clock.elapsed();
-        let read = timeout(self.node.settings.store_timeout, self.node.store.read(self.leading.id)).await;
-        match read {
-            Ok(Ok(Some(found))) => match self.judge(&found, asked, true) {
-                Judged::Over(over) => Some(over),
-                Judged::Mismatch { recipe_differs: false } => Some(Over::Mismatch),
-                Judged::Mismatch { recipe_differs: true } => Some(Over::InProgress),
-                Judged::Replace(_) | Judged::Ask { .. } | Judged::Elsewhere => None,
-            },
-            Ok(Ok(None)) => None,
-            Ok(Err(oncekey_store::StoreError::Corrupt(_))) => Some(Over::Unreadable),
-            Ok(Err(_)) | Err(_) => Some(Over::StoreUnavailable),
-        }
     }
 }
