@@ -47,9 +47,17 @@ mod session;
 mod store;
 mod sweep;
 mod tls;
+#[cfg(feature = "tower")]
+mod transactions;
 mod writer;
 
 pub use config::{InvalidUrl, PostgresOptions};
 pub use error::SchemaError;
 pub use schema::{Migrated, migrate, migration_sql};
 pub use store::PostgresStore;
+#[cfg(feature = "tower")]
+pub use transactions::{
+    Isolation, NoTransaction, PgSavepoint, PgTransaction, PgTransactionError, PgTransactions, TransactionOptions,
+};
+#[cfg(feature = "sqlx")]
+pub use transactions::{SqlxConnection, SqlxTransaction, SqlxTransactions};

@@ -64,6 +64,12 @@ impl PostgresStore {
         })
     }
 
+    /// What transactions beside the store stand on.
+    #[cfg(feature = "tower")]
+    pub(crate) fn server(&self) -> &Arc<Server> {
+        self.scans.server()
+    }
+
     /// A connection for a short statement.
     fn lookups(&self) -> &Session {
         let next = self.next.fetch_add(1, Ordering::Relaxed);

@@ -1,0 +1,173 @@
+//! The driver tokio-postgres: its connections from a pool of deadpool.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use deadpool_postgres::{Manager, ManagerConfig, Object, RecyclingMethod};
+use oncekey_core::Timestamp;
+use oncekey_store::{Begun, Claim, StoreError, Transactions};
+use tokio::time::timeout;
+use tokio_postgres::SimpleQueryMessage;
+
+use super::TransactionOptions;
+use super::handle::LentClient;
+use super::open::{Connection, Ground, Pool, Times};
+use super::protocol::{Rows, Script, Value, WRITE};
+use super::trouble::Trouble;
+use crate::error::Failure;
+use crate::store::PostgresStore;
+use crate::tls;
+
+/// Makes a connection what it was when it was new: a handler may have changed its settings for good. As deadpool's
+/// `RecyclingMethod::Clean`, but without a round trip of its own.
+const RENEW: &str = "\
+    CLOSE ALL; SET SESSION AUTHORIZATION DEFAULT; RESET ALL; UNLISTEN *; SELECT pg_advisory_unlock_all(); \
+    DISCARD TEMP; DISCARD SEQUENCES";
+
+/// Transactions on tokio-postgres. Handlers get a [`PgTransaction`](crate::PgTransaction).
+pub struct PgTransactions {
+    ground: Arc<Ground>,
+    pool: Clients,
+}
+
+impl PgTransactions {
+    /// With a pool of its own, of at most `size` connections to where the store is. A connection comes to each handler with the
+    /// settings of a new one.
+    ///
+    /// Fails as `NotApplied` if the server can't be reached.
+    pub async fn open(store: &PostgresStore, size: usize, options: TransactionOptions) -> Result<Self, StoreError> {
+        let server = store.server().options();
+        let tls = tls::connector(&server.verify).map_err(Failure::while_opening)?;
+        let fast = ManagerConfig { recycling_method: RecyclingMethod::Fast };
+        let pool = deadpool_postgres::Pool::builder(Manager::from_config(server.config.clone(), tls, fast))
+            .max_size(size.max(1))
+            .build()
+            .map_err(|error| StoreError::Misconfigured(error.into()))?;
+        Self::over(store, Clients { pool, own: true, options: options.clone() }, options).await
+    }
+
+    /// With the user's own pool. Its connections are used as they come: what a handler sets for its session stays, unless the
+    /// pool's recycling method undoes it.
+    ///
+    /// Fails as `Misconfigured` if the pool isn't on the store's database, doesn't see the same tables, or may not write them.
+    pub async fn with_pool(
+        store: &PostgresStore,
+        pool: deadpool_postgres::Pool,
+        options: TransactionOptions,
+    ) -> Result<Self, StoreError> {
+        Self::over(store, Clients { pool, own: false, options: options.clone() }, options).await
+    }
+
+    async fn over(store: &PostgresStore, pool: Clients, options: TransactionOptions) -> Result<Self, StoreError> {
+        Ok(Self { ground: Ground::new(store, options, &pool).await?, pool })
+    }
+}
+
+#[async_trait]
+impl Transactions for PgTransactions {
+    async fn begin(&self, claim: Claim) -> Result<Begun, StoreError> {
+        self.ground.begin(&self.pool, claim).await
+    }
+}
+
+/// The pool.
+struct Clients {
+    pool: deadpool_postgres::Pool,
+    /// Whether nobody else uses it.
+    own: bool,
+    options: TransactionOptions,
+}
+
+impl Clients {
+    async fn get(&self) -> Result<PooledClient, Trouble> {
+        match timeout(self.options.wait, self.pool.get()).await {
+            Ok(Ok(object)) => Ok(PooledClient(Some(object))),
+            Ok(Err(error)) => Err(Trouble::NoConnection(error.to_string())),
+            Err(_) => Err(Trouble::NoConnection("none of the pool was free in time".to_owned())),
+        }
+    }
+}
+
+impl Pool for Clients {
+    type Connection = PooledClient;
+
+    async fn begin(&self, script: &Script) -> Result<(PooledClient, Rows), Trouble> {
+        let client = self.get().await?;
+        let opening = format!("{}; {}", script.begin, script.open);
+        let renewing =
+            async { if self.own { client.get()?.batch_execute(RENEW).await.map_err(Trouble::from) } else { Ok(()) } };
+        let (renewed, opened) = tokio::join!(renewing, client.ask(&opening));
+        renewed?;
+        let rows = opened?;
+        Ok((client, rows))
+    }
+
+    async fn ask(&self, sql: String) -> Result<Rows, Trouble> {
+        let client = self.get().await?;
+        let rows = client.ask(&sql).await?;
+        client.release().await;
+        Ok(rows)
+    }
+}
+
+/// A connection of the pool. Dropping it closes it instead of giving it back.
+pub(super) struct PooledClient(Option<Object>);
+
+impl PooledClient {
+    pub(super) fn get(&self) -> Result<&Object, Trouble> {
+        self.0.as_ref().ok_or(Trouble::Unexpected)
+    }
+
+    async fn ask(&self, sql: &str) -> Result<Rows, Trouble> {
+        let messages = self.get()?.simple_query(sql).await?;
+        let row = |message: &SimpleQueryMessage| match message {
+            SimpleQueryMessage::Row(row) => {
+                Some((0..row.len()).map(|column| row.get(column).map(str::to_owned)).collect())
+            }
+            _ => None,
+        };
+        Ok(messages.iter().filter_map(row).collect())
+    }
+}
+
+impl Drop for PooledClient {
+    fn drop(&mut self) {
+        if let Some(object) = self.0.take() {
+            drop(Object::take(object));
+        }
+    }
+}
+
+impl Connection for PooledClient {
+    type Lent = LentClient;
+
+    fn lend(self) -> Arc<LentClient> {
+        Arc::new(LentClient::new(self))
+    }
+
+    async fn run(&mut self, sql: &str) -> Result<(), Trouble> {
+        Ok(self.get()?.batch_execute(sql).await?)
+    }
+
+    async fn commit(&mut self, before: &str, values: &[Value<'_>]) -> Result<Times, Trouble> {
+        let client = self.get()?;
+        let params: Vec<_> = values.iter().map(Value::param).collect();
+        // All are sent before any is answered: nobody holds the record's row while a message is on its way. Where one fails,
+        // those after it do nothing, and the COMMIT rolls back.
+        let (before, written, committed) = tokio::join!(
+            client.batch_execute(before),
+            client.query_typed(WRITE, &params),
+            client.batch_execute("COMMIT")
+        );
+        before?;
+        let rows = written?;
+        committed?;
+        let row = rows.first().ok_or(Trouble::Unexpected)?;
+        let time = |column| row.try_get(column).map(Timestamp::from_micros);
+        Ok((time(0)?, time(1)?))
+    }
+
+    async fn release(mut self) {
+        drop(self.0.take());
+    }
+}
