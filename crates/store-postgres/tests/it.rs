@@ -21,6 +21,9 @@ mod seed;
 mod standbys;
 #[path = "it/tls.rs"]
 mod tls;
+#[cfg(feature = "sqlx")]
+#[path = "it/transactions.rs"]
+mod transactions;
 #[path = "it/transitions.rs"]
 mod transitions;
 

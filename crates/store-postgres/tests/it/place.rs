@@ -15,7 +15,7 @@ use tokio_postgres::{Client, NoTls};
 pub(crate) static OLD: LazyLock<PostgresServer> =
     LazyLock::new(|| PostgresServer::start(Release::V15).expect("PostgreSQL 15 starts"));
 
-static NEW: LazyLock<PostgresServer> =
+pub(crate) static NEW: LazyLock<PostgresServer> =
     LazyLock::new(|| PostgresServer::start(Release::V18).expect("PostgreSQL 18 starts"));
 
 /// In front of the oldest.
@@ -49,7 +49,11 @@ pub(crate) struct Raw {
 
 impl Raw {
     pub(crate) async fn connect(database: &str) -> Self {
-        let (client, connection) = tokio_postgres::connect(&OLD.url(database), NoTls).await.expect("connects");
+        Self::connect_to(&OLD.url(database)).await
+    }
+
+    pub(crate) async fn connect_to(url: &str) -> Self {
+        let (client, connection) = tokio_postgres::connect(url, NoTls).await.expect("connects");
         let mut driver = JoinSet::new();
         driver.spawn(async move { drop(connection.await) });
         Self { client, _driver: driver }

@@ -1,8 +1,8 @@
 //! A proxy that knows PostgreSQL's messages: it cuts connections right before or right after a statement's commit, and counts
 //! statements.
 //!
-//! Only for statements of the extended protocol that are transactions of their own: such a one commits at its `Sync`. And only
-//! without TLS.
+//! Only for statements of the extended protocol that are transactions of their own: such a one commits at its `Sync`; and for
+//! those of the simple protocol, a COMMIT above all. And only without TLS.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -189,18 +189,23 @@ impl Link {
     fn look_up(&mut self, buffer: &mut BytesMut) -> BytesMut {
         /// Asks for what was answered so far, and commits nothing.
         const FLUSH: &[u8] = b"H\0\0\0\x04";
+        /// Does nothing, in place of a statement of the simple protocol.
+        const NOTHING: &[u8] = b"Q\0\0\0\x0bSELECT\0";
         let mut forward = BytesMut::new();
         while let Some((kind, message)) = take(buffer, self.greeted) {
             self.greeted = true;
-            if kind == Some(b'P')
-                && let Some(at) = self.controls.meet(&statement(&message))
-            {
+            let text = match kind {
+                Some(b'P') => Some(statement(&message, 1)),
+                Some(b'Q') => Some(statement(&message, 0)),
+                _ => None,
+            };
+            if let Some(at) = text.and_then(|text| self.controls.meet(&text)) {
                 self.doomed = Some((at, self.pending));
             }
             let commits = matches!(kind, Some(b'S' | b'Q'));
             self.heard = commits && self.doomed.is_some();
             if self.heard && matches!(self.doomed, Some((CutAt::BeforeCommit, _))) {
-                forward.extend_from_slice(FLUSH);
+                forward.extend_from_slice(if kind == Some(b'Q') { NOTHING } else { FLUSH });
             } else {
                 forward.extend_from_slice(&message);
                 self.pending += u32::from(commits);
@@ -248,8 +253,8 @@ fn take(buffer: &mut BytesMut, typed: bool) -> Option<(Option<u8>, Bytes)> {
     Some((typed.then(|| message[0]), message))
 }
 
-/// The text of a `Parse` message.
-fn statement(message: &[u8]) -> String {
-    let text = message[5..].split(|byte| *byte == 0).nth(1).unwrap_or_default();
+/// The text of a message, after so many others in it.
+fn statement(message: &[u8], after: usize) -> String {
+    let text = message[5..].split(|byte| *byte == 0).nth(after).unwrap_or_default();
     String::from_utf8_lossy(text).into_owned()
 }

@@ -1,0 +1,1 @@
+//! Connections and servers that go away around the commit.
