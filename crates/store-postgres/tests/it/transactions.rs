@@ -7,9 +7,7 @@ use std::time::Duration;
 use deadpool_postgres::{Manager, Pool};
 use http::Extensions;
 use oncekey_core::State;
-use oncekey_store::{
-    Begun, Claim, Closed, Ending, Store, StoreError, Transaction, TransactionHandle, Transactions,
-};
+use oncekey_store::{Begun, Claim, Closed, Ending, Store, StoreError, Transaction, TransactionHandle, Transactions};
 use oncekey_store_postgres::{
     PgTransaction, PgTransactions, PostgresStore, SqlxTransaction, SqlxTransactions, TransactionOptions,
 };
@@ -111,7 +109,10 @@ impl Stage {
     /// The transactions go by the first URL, the test's own connection by the second.
     async fn at(driver: Driver, url: &str, direct: &str, size: u32, options: TransactionOptions) -> Self {
         let raw = Raw::connect_to(direct).await;
-        raw.client.batch_execute("CREATE TABLE ledger (key TEXT NOT NULL, amount INT NOT NULL DEFAULT 1)").await.expect("a table");
+        raw.client
+            .batch_execute("CREATE TABLE ledger (key TEXT NOT NULL, amount INT NOT NULL DEFAULT 1)")
+            .await
+            .expect("a table");
         let store = Arc::new(open(direct, clock()).await);
         let transactions = transactions(driver, &store, url, size, options).await.expect("transactions");
         Self { driver, url: url.to_owned(), store, transactions, raw }

@@ -75,7 +75,8 @@ async fn what_is_dropped_leaves_nothing(driver: Driver, place: Where) {
     drop(running);
     let mut running = stage.open_soon(&claim).await;
     running.pay("order").await;
-    let sleeping = tokio::time::timeout(std::time::Duration::from_millis(50), running.handle.run("SELECT pg_sleep(600)"));
+    let sleeping =
+        tokio::time::timeout(std::time::Duration::from_millis(50), running.handle.run("SELECT pg_sleep(600)"));
     assert!(sleeping.await.is_err(), "it is running");
     drop(running);
     let mut running = stage.open_soon(&claim).await;

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use oncekey_store::{Closed, Ending, Replaces, Store};
 use oncekey_core::State;
+use oncekey_store::{Closed, Ending, Replaces, Store};
 use oncekey_store_postgres::{Isolation, TransactionOptions};
 use oncekey_store_test::{granted, samples, written};
 

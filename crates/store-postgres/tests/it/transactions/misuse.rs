@@ -84,9 +84,14 @@ const ENDED: &str = "the transaction has ended: it lasts as long as its handler 
 /// A role and a search path for its own rows, as programs for many tenants set them.
 async fn settings_of_the_handler_do_no_harm(driver: Driver, place: Where) {
     let stage = Stage::new(driver, place).await;
-    let role = format!("tenant_{}", stage.raw.count("SELECT oid::bigint FROM pg_database WHERE datname = current_database()").await);
-    let sql = format!("CREATE ROLE {role}; GRANT INSERT ON ledger TO {role}; CREATE SCHEMA elsewhere; \
-                       CREATE TABLE elsewhere.idempotency_keys (id INT)");
+    let role = format!(
+        "tenant_{}",
+        stage.raw.count("SELECT oid::bigint FROM pg_database WHERE datname = current_database()").await
+    );
+    let sql = format!(
+        "CREATE ROLE {role}; GRANT INSERT ON ledger TO {role}; CREATE SCHEMA elsewhere; \
+                       CREATE TABLE elsewhere.idempotency_keys (id INT)"
+    );
     stage.raw.client.batch_execute(&sql).await.expect("a role");
     for (n, scope) in ["LOCAL", "SESSION"].into_iter().enumerate() {
         let key = format!("order-{n}");
