@@ -10,8 +10,8 @@ use tokio::time::Instant;
 use crate::workspace::{self, cargo};
 use crate::{Result, tidy};
 
-/// Features that only tests turn on.
-const TEST_FEATURES: &[&str] = &["oncekey-cli/fault-points"];
+/// Features that only tests, or not all users, turn on.
+const TEST_FEATURES: &[&str] = &["oncekey-cli/fault-points", "oncekey-store-postgres/sqlx"];
 
 /// A part of the test run.
 struct Step {

@@ -20,6 +20,9 @@
 //! # }
 //! ```
 //!
+//! With the feature `tower`, `PgTransactions` holds claims in transactions in which handlers work too (G3); with `sqlx`,
+//! `SqlxTransactions` does so on that driver.
+//!
 //! Caveats:
 //!
 //! - The class is `at_most_once` only while commits are durable wherever a failover may go; else

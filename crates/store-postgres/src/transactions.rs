@@ -4,10 +4,12 @@
 //! transaction, so that neither the batches of two-commit claims nor a sweep ever wait for a handler; at the end one statement
 //! writes the whole record, or finds that another was faster, and then everything is rolled back (decision 0044).
 //!
-//! `protocol` has the statements and what their failures mean, `open` a transaction from its beginning to its end on any
-//! driver. `pooled` is the driver tokio-postgres, `sqlx` the other; `handle` and `sqlx_handle` are what handlers get.
+//! `protocol` has the statements, `trouble` what their failures mean; `ground` begins a transaction and `open` ends it, on any
+//! `driver`. `pooled` is tokio-postgres, `sqlx` the other; `handle` and `sqlx_handle` are what handlers get.
 
+mod driver;
 mod extract;
+mod ground;
 mod handle;
 mod open;
 mod pooled;

@@ -26,19 +26,14 @@ pub enum NoTransaction {
     Taken,
 }
 
-impl NoTransaction {
-    fn problem(self) -> Response {
-        tracing::error!("a handler asks for its transaction in vain: {self}");
-        // Says what is wrong to who runs the program; a client can do nothing about it.
-        const BODY: &str = r#"{"title":"The handler has no transaction","status":500}"#;
-        let kind = [(header::CONTENT_TYPE, "application/problem+json")];
-        (StatusCode::INTERNAL_SERVER_ERROR, kind, BODY).into_response()
-    }
-}
+/// What a client is told, which can do nothing about it. Who runs the program finds more in the log.
+const PROBLEM: &str = r#"{"title":"The handler has no transaction","status":500}"#;
 
 impl IntoResponse for NoTransaction {
     fn into_response(self) -> Response {
-        self.problem()
+        tracing::error!("a handler asks for its transaction in vain: {self}");
+        let kind = [(header::CONTENT_TYPE, "application/problem+json")];
+        (StatusCode::INTERNAL_SERVER_ERROR, kind, PROBLEM).into_response()
     }
 }
 

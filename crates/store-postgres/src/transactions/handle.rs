@@ -10,7 +10,7 @@ use tokio::sync::{RwLock, RwLockReadGuard};
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Row, SimpleQueryMessage, Statement, ToStatement};
 
-use super::open::{Connection, Lent};
+use super::driver::{Connection, Lent};
 use super::pooled::PooledClient;
 use super::trouble::met_another;
 

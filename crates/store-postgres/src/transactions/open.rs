@@ -1,212 +1,33 @@
-//! A transaction from its beginning to its end, on any driver: what is sent when, and what each answer means.
+//! An open transaction and its end, on any driver: what is sent when, and what each answer means. Its beginning is in `ground`.
 
 use std::any::Any;
 use std::sync::Arc;
-use std::time::Duration;
 
 use async_trait::async_trait;
 use oncekey_core::{Event, Timestamp};
-use oncekey_store::{Begun, Claim, Closed, Ending, Found, Outcome, StoreError, Transaction};
+use oncekey_store::{Claim, Closed, Ending, Found, Outcome, StoreError, Transaction};
 use tokio::runtime::Handle;
 use tokio::time::{sleep, timeout};
-use tokio_postgres::types::{ToSql, Type};
+use tokio_postgres::types::Type;
 
-use super::TransactionOptions;
-use super::protocol::{Opened, Rows, Script, Value, WRITE, Written};
+use super::driver::{Connection, Lent};
+use super::ground::Ground;
+use super::protocol::{Script, Value, WRITE, Written};
 use super::trouble::Trouble;
 use crate::error::Failure;
 use crate::lookup;
-use crate::session::{Param, Server, Session};
-use crate::store::PostgresStore;
-
-/// How often a claim is tried whose connection breaks or whose record goes away meanwhile.
-const TRIES: u32 = 5;
-
-/// When a record expires, and when it was written.
-pub(super) type Times = (Timestamp, Timestamp);
-
-/// A pool of the user's driver.
-pub(super) trait Pool: Send + Sync + 'static {
-    type Connection: Connection;
-
-    /// A connection with a transaction begun on it.
-    fn begin(&self, script: &Script) -> impl Future<Output = Result<(Self::Connection, Rows), Trouble>> + Send;
-
-    /// The rows of a statement by itself.
-    fn ask(&self, sql: String) -> impl Future<Output = Result<Rows, Trouble>> + Send;
-}
-
-/// A connection with a transaction on it. Dropping it rolls back and lets no other have the connection as it is.
-pub(super) trait Connection: Sized + Send + 'static {
-    /// What the transaction and its handler share.
-    type Lent: Lent<Connection = Self>;
-
-    /// Makes it the handler's.
-    fn lend(self) -> Arc<Self::Lent>;
-
-    /// Runs statements without parameters.
-    fn run(&mut self, sql: &str) -> impl Future<Output = Result<(), Trouble>> + Send;
-
-    /// Runs `before`, [`WRITE`] and COMMIT. None of them has an effect if one before it fails; the failure is the first one's.
-    fn commit(&mut self, before: &str, values: &[Value<'_>]) -> impl Future<Output = Result<Times, Trouble>> + Send;
-
-    /// Gives it back, with no transaction on it.
-    fn release(self) -> impl Future<Output = ()> + Send;
-}
-
-/// A connection as long as it is the handler's.
-pub(super) trait Lent: Send + Sync + 'static {
-    type Connection: Connection;
-
-    /// What the handler's type is made from.
-    fn handle(self: Arc<Self>) -> Arc<dyn Any + Send + Sync>;
-
-    /// Takes the connection back once no statement of the handler's is running any more; from then on it gets errors.
-    fn take_back(&self) -> impl Future<Output = Option<Self::Connection>> + Send;
-
-    /// Whether a statement of the handler's failed since it met another transaction.
-    fn has_met_another(&self) -> bool;
-}
-
-/// What all transactions of a pool stand on.
-pub(super) struct Ground {
-    server: Arc<Server>,
-    options: TransactionOptions,
-    /// A connection of the store's own, for looking and for ending what is stuck.
-    aside: Session,
-}
-
-impl Ground {
-    /// Fails unless a pool's connections see the tables of the store, and may write them.
-    pub(super) async fn new(
-        store: &PostgresStore,
-        options: TransactionOptions,
-        pool: &impl Pool,
-    ) -> Result<Arc<Self>, StoreError> {
-        let server = Arc::clone(store.server());
-        let ground = Arc::new(Self { aside: Session::new(&server), server, options });
-        ground.verify(pool).await?;
-        Ok(ground)
-    }
-
-    /// Puts a mark into the store's database and looks for it by the pool: whatever URLs, poolers and search paths say, that
-    /// is the same table or it isn't.
-    async fn verify(&self, pool: &impl Pool) -> Result<(), StoreError> {
-        const MARK: &str = "\
-            INSERT INTO idempotency_nodes (owner, alive_until) VALUES (uuid_send(gen_random_uuid()), '-infinity') \
-            RETURNING encode(owner, 'hex')";
-        const UNMARK: &str = "DELETE FROM idempotency_nodes WHERE owner = decode($1, 'hex')";
-        let marked = self.aside.query(MARK, &[]).await.map_err(Failure::while_opening)?;
-        let mark: String = marked
-            .first()
-            .and_then(|row| row.try_get(0).ok())
-            .ok_or(Failure::Refused("the mark was not made"))
-            .map_err(Failure::not_applied)?;
-        let looked = timeout(self.options.wait + self.patience(), pool.ask(format!(
-            "SELECT EXISTS (SELECT FROM idempotency_nodes WHERE owner = decode('{mark}', 'hex'))::text, \
-                 (has_table_privilege('idempotency_keys', 'SELECT') AND has_table_privilege('idempotency_keys', 'INSERT') \
-                     AND has_table_privilege('idempotency_keys', 'UPDATE') \
-                     AND has_table_privilege('idempotency_nodes', 'UPDATE') \
-                     AND has_sequence_privilege('idempotency_claims', 'USAGE'))::text"
-        )))
-        .await
-        .unwrap_or(Err(Trouble::TookTooLong));
-        self.aside.query(UNMARK, &[(&mark, Type::TEXT)]).await.map_err(Failure::while_opening)?;
-        let misplaced = |what| Err(StoreError::Misconfigured(Trouble::Misplaced(what).into()));
-        match looked {
-            Ok(rows) => match rows.first().map(Vec::as_slice) {
-                Some([Some(there), Some(allowed)]) if there == "true" && allowed == "true" => Ok(()),
-                Some([Some(there), _]) if there == "true" => misplaced(
-                    "the pool's role may not write oncekey's tables: it needs SELECT, INSERT and UPDATE on idempotency_keys, \
-                     SELECT and UPDATE on idempotency_nodes, and USAGE on the sequence idempotency_claims",
-                ),
-                _ => misplaced(
-                    "the pool's connections see other tables than the store: both must be on one database, and the same \
-                     schema must come first in their search_path",
-                ),
-            },
-            Err(trouble) if trouble.lacks_table() => misplaced(
-                "the pool's connections don't see oncekey's tables: the pool must be on the store's database, with their \
-                 schema in its search_path",
-            ),
-            Err(trouble) => Err(trouble.not_applied()),
-        }
-    }
-
-    fn patience(&self) -> Duration {
-        self.server.options().patience
-    }
-
-    fn now(&self) -> Option<Timestamp> {
-        self.server.given_time().map(|at| at.0)
-    }
-
-    /// See [`oncekey_store::Transactions::begin`].
-    pub(super) async fn begin<P: Pool>(self: &Arc<Self>, pool: &P, claim: Claim) -> Result<Begun, StoreError> {
-        let mut last = Trouble::NoConnection("those of the pool were broken".to_owned());
-        for _ in 0..TRIES {
-            let script = Script::new(&claim, &self.options, self.now());
-            let (mut connection, rows) = match timeout(self.options.wait + self.patience(), pool.begin(&script)).await {
-                Ok(Ok(begun)) => begun,
-                // Nothing is committed in it, whatever became of it: one that was idle may have been broken for long.
-                Ok(Err(trouble @ Trouble::Broken(_))) => {
-                    last = trouble;
-                    continue;
-                }
-                Ok(Err(trouble)) => return Err(trouble.not_applied()),
-                Err(_) => return Err(Trouble::TookTooLong.not_applied()),
-            };
-            let opened = Opened::read(&rows).map_err(Trouble::not_applied)?;
-            let attempt = opened.attempt(&claim);
-            if let (true, Some(attempt)) = (opened.locked, attempt) {
-                let lent = connection.lend();
-                let ground = Arc::clone(self);
-                let open =
-                    Open { ground, claim, script, pid: opened.pid, started: opened.now, attempt, lent: Some(lent) };
-                return Ok(Begun::Open { attempt, transaction: Box::new(open) });
-            }
-            if let Ok(Ok(())) = timeout(self.patience(), connection.run("ROLLBACK")).await {
-                connection.release().await;
-            }
-            if !opened.locked {
-                return Ok(Begun::Busy);
-            }
-            // Gone in the moment between: then the claim is a first one.
-            if let Some(found) = self.found(&claim).await? {
-                return Ok(Begun::Held(Box::new(found)));
-            }
-        }
-        Err(last.not_applied())
-    }
-
-    async fn found(&self, claim: &Claim) -> Result<Option<Found>, StoreError> {
-        let id = claim.identity.id();
-        let found = lookup::read(&self.aside, id).await.map_err(Failure::not_applied)?;
-        match found {
-            Some(found) if found.record.identity != claim.identity => {
-                Err(Failure::Corrupt { id, what: "two operations share the id" }.not_applied())
-            }
-            found => Ok(found),
-        }
-    }
-
-    /// Ends the session that holds a claim's lock, if it does.
-    async fn terminate(&self, pid: i32, lock: i64) -> Result<bool, Failure> {
-        let ended = self.aside.query(Script::TERMINATE, &[(&pid, Type::INT4), (&lock, Type::INT8)]).await?;
-        Ok(!ended.is_empty())
-    }
-}
+use crate::session::{Param, Session};
 
 /// An open transaction.
-struct Open<L: Lent> {
-    ground: Arc<Ground>,
-    claim: Claim,
-    script: Script,
-    pid: i32,
-    started: Timestamp,
-    attempt: u32,
+pub(super) struct Open<L: Lent> {
+    pub(super) ground: Arc<Ground>,
+    pub(super) claim: Claim,
+    pub(super) script: Script,
+    pub(super) pid: i32,
+    pub(super) started: Timestamp,
+    pub(super) attempt: u32,
     /// `None` once it is being ended.
-    lent: Option<Arc<L>>,
+    pub(super) lent: Option<Arc<L>>,
 }
 
 #[async_trait]
@@ -268,10 +89,9 @@ impl<L: Lent> Open<L> {
     /// Ends a transaction whose handler doesn't let go of it.
     async fn wrest(&self, rolling_back: bool) -> Result<Closed, StoreError> {
         match self.ground.terminate(self.pid, self.script.lock).await {
-            Ok(true) if rolling_back => Ok(Closed::RolledBack),
-            Ok(true) => Err(Trouble::Kept.not_applied()),
             Ok(false) => self.foreign().await,
-            Err(_) if rolling_back => Ok(Closed::RolledBack),
+            Ok(true) | Err(_) if rolling_back => Ok(Closed::RolledBack),
+            Ok(true) => Err(Trouble::Kept.not_applied()),
             Err(failure) => Err(failure.not_applied()),
         }
     }
@@ -406,21 +226,5 @@ impl<L: Lent> Open<L> {
             }
         }
         Err(StoreError::MayHaveBeenApplied(Trouble::Foreign.into()))
-    }
-}
-
-impl Value<'_> {
-    /// As tokio-postgres takes it.
-    pub(super) fn param(&self) -> Param<'_> {
-        fn typed<'a>(value: &'a (dyn ToSql + Sync), of: Type) -> Param<'a> {
-            (value, of)
-        }
-        match self {
-            Self::Bytes(bytes) => typed(bytes, Type::BYTEA),
-            Self::Text(text) => typed(text, Type::TEXT),
-            Self::Int(number) => typed(number, Type::INT8),
-            Self::Small(number) => typed(number, Type::INT2),
-            Self::Bool(yes) => typed(yes, Type::BOOL),
-        }
     }
 }

@@ -10,8 +10,9 @@ use tokio::time::timeout;
 use tokio_postgres::SimpleQueryMessage;
 
 use super::TransactionOptions;
+use super::driver::{Connection, Pool, Times};
+use super::ground::Ground;
 use super::handle::LentClient;
-use super::open::{Connection, Ground, Pool, Times};
 use super::protocol::{Rows, Script, Value, WRITE};
 use super::trouble::Trouble;
 use crate::error::Failure;

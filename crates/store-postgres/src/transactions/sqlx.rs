@@ -9,7 +9,8 @@ use oncekey_store::{Begun, Claim, StoreError, Transactions};
 use tokio::time::timeout;
 
 use super::TransactionOptions;
-use super::open::{Connection, Ground, Pool, Times};
+use super::driver::{Connection, Pool, Times};
+use super::ground::Ground;
 use super::protocol::{Rows, Script, Value, WRITE};
 use super::sqlx_handle::LentTransaction;
 use super::trouble::Trouble;

@@ -15,8 +15,8 @@ use http::Extensions;
 use http::request::Parts;
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
+use super::driver::Lent;
 use super::extract::{NoTransaction, lent};
-use super::open::Lent;
 use super::sqlx::PooledTransaction;
 use super::trouble::met_another;
 
@@ -115,7 +115,7 @@ impl SqlxConnection {
     fn noting(&self) -> impl Fn(&Error) + Send + Sync + use<> {
         let met = Arc::clone(&self.met);
         move |error| {
-            let code = error.as_database_error().and_then(|said| said.code());
+            let code = error.as_database_error().and_then(::sqlx::error::DatabaseError::code);
             if code.is_some_and(|code| met_another(&code)) {
                 met.store(true, Ordering::Release);
             }

@@ -76,14 +76,20 @@ impl Raw {
 }
 
 /// The suite makes its fixtures outside of any future, though on a runtime's thread.
-fn wait<T>(future: impl Future<Output = T>) -> T {
+pub(crate) fn wait<T>(future: impl Future<Output = T>) -> T {
     block_in_place(|| Handle::current().block_on(future))
 }
 
 /// A database that is dropped after its test: there are hundreds of them, of some megabytes each.
-struct Dropped {
+pub(crate) struct Dropped {
     server: &'static PostgresServer,
-    name: String,
+    pub(crate) name: String,
+}
+
+impl Dropped {
+    pub(crate) fn new(server: &'static PostgresServer) -> Self {
+        Self { server, name: wait(migrated(server)) }
+    }
 }
 
 impl Drop for Dropped {
@@ -94,8 +100,9 @@ impl Drop for Dropped {
 }
 
 fn shared(server: &'static PostgresServer, url: impl Fn(&str) -> String) -> Fixture {
-    let place = Dropped { server, name: wait(migrated(server)) };
-    Fixture::shared(place, |place, clock| -> Arc<dyn Store> { Arc::new(wait(open(&url(&place.name), clock))) })
+    Fixture::shared(Dropped::new(server), |place, clock| -> Arc<dyn Store> {
+        Arc::new(wait(open(&url(&place.name), clock)))
+    })
 }
 
 pub(crate) fn direct_15() -> Fixture {

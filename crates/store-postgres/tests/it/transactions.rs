@@ -31,6 +31,8 @@ mod meetings;
 mod misuse;
 #[path = "transactions/pools.rs"]
 mod pools;
+#[path = "transactions/suite.rs"]
+mod suite;
 
 /// Who speaks to the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
