@@ -76,9 +76,8 @@
 //!
 //! # Features
 //!
-//! `tower` (default): the layer. `sqlite`: the embedded store. `postgres`: the store that many nodes share. `sqlx`: its transactional mode on
-//! sqlx. These compile
-//! C (SQLite itself, and the cryptography of TLS). Without any: the engine and the memory store.
+//! `tower` (default): the layer. `sqlite`: the embedded store. `postgres`: the store that many nodes share. `sqlx`: its
+//! transactional mode on sqlx. These compile C (SQLite itself, and the cryptography of TLS). Without any: the engine and the memory store.
 
 pub use oncekey_core as protocol;
 pub use oncekey_engine as engine;

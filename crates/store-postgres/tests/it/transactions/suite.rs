@@ -49,7 +49,8 @@ fn fixture(driver: Driver, place: Where) -> TransactionFixture {
         begun.lock().push(wait(transactions(driver, &store, &url, 5, options)).expect("transactions"));
         Arc::new(store)
     });
-    let (elsewhere, transactions) = (begun.lock().pop().expect("two"), begun.lock().pop().expect("two"));
+    let mut begun = begun.into_inner();
+    let (elsewhere, transactions) = (begun.pop().expect("two"), begun.pop().expect("two"));
     TransactionFixture { base, transactions, elsewhere, rows: Arc::new(Ledger { driver, raw }) }
 }
 
