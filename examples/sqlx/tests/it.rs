@@ -5,7 +5,7 @@
 use std::net::SocketAddr;
 use std::process::Command;
 
-use oncekey_testkit::{Client, PostgresServer, Process, Release};
+use oncekey_testkit::{Client, PATIENCE, PostgresServer, Process, Release};
 
 async fn start(url: &str) -> (Process, Client) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_example-sqlx"));
@@ -35,9 +35,10 @@ async fn orders_and_answers_are_there_together() {
     let held = "BEGIN; LOCK TABLE stock; SELECT pg_sleep(600)";
     let holding = server.execute(&database, held);
     let ordering = async {
+        until_waiting(&server, &database, "wait_event = 'PgSleep'").await;
         let waiting = client.post("/orders", "acc-1", "order-4", "coffee");
         let killing = async {
-            until_waiting(&server, &database).await;
+            until_waiting(&server, &database, "wait_event_type = 'Lock'").await;
             process.kill9().await.unwrap();
             let release = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event = 'PgSleep'";
             server.execute(&database, release).await.unwrap();
@@ -62,11 +63,15 @@ async fn orders_and_answers_are_there_together() {
     server.execute(&database, counts).await.unwrap();
 }
 
-/// Until an order waits for a lock.
-async fn until_waiting(server: &PostgresServer, database: &str) {
-    let waiting = "DO $$ BEGIN ASSERT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() \
-                   AND wait_event_type = 'Lock'); END $$";
-    while server.execute(database, waiting).await.is_err() {
-        tokio::task::yield_now().await;
-    }
+/// Until a session of the database waits for that.
+async fn until_waiting(server: &PostgresServer, database: &str, what: &str) {
+    let waiting = format!(
+        "DO $$ BEGIN ASSERT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND {what}); END $$"
+    );
+    let asking = async {
+        while server.execute(database, &waiting).await.is_err() {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, asking).await.unwrap();
 }
