@@ -9,7 +9,8 @@ use http::Extensions;
 use oncekey_core::State;
 use oncekey_store::{Begun, Claim, Closed, Ending, Store, StoreError, Transaction, TransactionHandle, Transactions};
 use oncekey_store_postgres::{
-    PgTransaction, PgTransactions, PostgresStore, SqlxTransaction, SqlxTransactions, TransactionOptions,
+    PgTransaction, PgTransactionError, PgTransactions, PostgresStore, SqlxTransaction, SqlxTransactions,
+    TransactionOptions,
 };
 use oncekey_store_test::samples;
 use oncekey_testkit::PostgresServer;
@@ -223,16 +224,16 @@ impl Handle {
     async fn run(&mut self, sql: &str) -> Result<(), String> {
         match self {
             Self::TokioPostgres(transaction) => transaction.batch_execute(sql).await.map_err(|error| match &error {
-                oncekey_store_postgres::PgTransactionError::Postgres(cause) => {
+                PgTransactionError::Postgres(cause) => {
                     cause.code().map_or_else(|| cause.to_string(), |code| code.code().to_owned())
                 }
-                ended => ended.to_string(),
+                ended @ PgTransactionError::Ended => ended.to_string(),
             }),
             Self::Sqlx(transaction) => {
                 let ran = transaction.execute(sqlx::raw_sql(AssertSqlSafe(sql.to_owned()))).await;
                 ran.map(drop).map_err(|error| {
-                    let code = error.as_database_error().and_then(|said| said.code());
-                    code.map_or_else(|| error.to_string(), |code| code.into_owned())
+                    let code = error.as_database_error().and_then(sqlx::error::DatabaseError::code);
+                    code.map_or_else(|| error.to_string(), std::borrow::Cow::into_owned)
                 })
             }
         }

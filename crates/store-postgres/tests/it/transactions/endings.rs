@@ -2,6 +2,7 @@
 
 use oncekey_core::State;
 use oncekey_store::{Begun, Closed, Ending, Replaces, Store};
+use oncekey_store_postgres::TransactionOptions;
 use oncekey_store_test::{START, granted, samples, written};
 
 use super::{Driver, Stage, Where, claim, everywhere, told};
@@ -68,7 +69,7 @@ async fn what_is_rolled_back_leaves_nothing(driver: Driver, place: Where) {
 
 /// Also while a statement of it is running.
 async fn what_is_dropped_leaves_nothing(driver: Driver, place: Where) {
-    let stage = Stage::with(driver, place, 2, Default::default()).await;
+    let stage = Stage::with(driver, place, 2, TransactionOptions::default()).await;
     let claim = claim("order");
     let (_, mut running) = stage.open(&claim).await;
     running.pay("order").await;
@@ -87,7 +88,7 @@ async fn what_is_dropped_leaves_nothing(driver: Driver, place: Where) {
 
 /// W3: and holds no connection. Once the first has ended, it finds its record.
 async fn a_duplicate_finds_an_open_transaction_busy(driver: Driver, place: Where) {
-    let stage = Stage::with(driver, place, 2, Default::default()).await;
+    let stage = Stage::with(driver, place, 2, TransactionOptions::default()).await;
     let first = claim("order");
     let (_, mut running) = stage.open(&first).await;
     running.pay("order").await;

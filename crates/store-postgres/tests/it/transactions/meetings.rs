@@ -88,7 +88,7 @@ async fn failures_to_serialize_run_again(driver: Driver, place: Where) {
 }
 
 async fn deadlocks_run_again(driver: Driver, place: Where) {
-    let options = TransactionOptions { lock_timeout: Duration::from_secs(60), ..TransactionOptions::default() };
+    let options = TransactionOptions { lock_timeout: Duration::from_mins(1), ..TransactionOptions::default() };
     let stage = Stage::with(driver, place, 5, options).await;
     stage.raw.client.batch_execute("INSERT INTO ledger VALUES ('a', 0), ('b', 0)").await.expect("rows");
     let ((_, mut first), (_, mut second)) = (stage.open(&claim("one")).await, stage.open(&claim("two")).await);

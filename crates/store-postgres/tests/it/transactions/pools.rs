@@ -40,7 +40,7 @@ async fn a_wait_for_a_connection_is_bounded(driver: Driver, place: Where) {
 
 /// 500 duplicates of one request, and 20 of others, on five connections: each other one goes through while the first runs.
 async fn duplicates_of_one_request_hold_up_nobody(driver: Driver, place: Where) {
-    let options = TransactionOptions { wait: Duration::from_secs(60), ..TransactionOptions::default() };
+    let options = TransactionOptions { wait: Duration::from_mins(1), ..TransactionOptions::default() };
     let stage = Arc::new(Stage::with(driver, place, 5, options).await);
     let (_, mut slow) = stage.open(&claim("slow")).await;
     slow.pay("slow").await;

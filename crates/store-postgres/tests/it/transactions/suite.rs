@@ -45,7 +45,7 @@ fn fixture(driver: Driver, place: Where) -> TransactionFixture {
     let begun = Mutex::new(Vec::new());
     let base = Fixture::shared(dropped, |_, clock| -> Arc<dyn Store> {
         let store = wait(open(&url, clock));
-        let options = TransactionOptions { wait: Duration::from_secs(60), ..TransactionOptions::default() };
+        let options = TransactionOptions { wait: Duration::from_mins(1), ..TransactionOptions::default() };
         begun.lock().push(wait(transactions(driver, &store, &url, 5, options)).expect("transactions"));
         Arc::new(store)
     });
