@@ -16,6 +16,9 @@ pub struct SqliteOptions {
     /// write a page that changes often less often. Default 8000 (32 MiB): the index on ids is hit at random, and each of
     /// its pages is then copied once for several claims.
     pub checkpoint_pages: u32,
+    /// How long the work that a handler hands over ([`SqliteTransaction`](crate::SqliteTransaction)) may keep the writer, which
+    /// serves everybody: a statement that runs longer is interrupted, and a batch takes on no more of it. Default 1s.
+    pub work_timeout: Duration,
     /// Pages that the database may have, to let tests fill it.
     pub(crate) max_pages: Option<u32>,
 }
@@ -28,6 +31,7 @@ impl SqliteOptions {
             busy_timeout: Duration::from_secs(5),
             queue: 8192,
             checkpoint_pages: 8000,
+            work_timeout: Duration::from_secs(1),
             max_pages: None,
         }
     }

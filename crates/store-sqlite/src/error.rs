@@ -52,6 +52,9 @@ pub(crate) enum Failure {
     /// The call makes no sense.
     #[error("{0}")]
     Refused(&'static str),
+    /// A handler's statement took down the transaction of the batch.
+    #[error("a statement of the handler rolled back more than its own rows: ON CONFLICT ROLLBACK, or a full disk")]
+    TookDown,
     /// The database file can't be got at.
     #[error("{path}: {error}")]
     File { path: PathBuf, error: std::io::Error },
@@ -103,13 +106,16 @@ impl Failure {
 
     /// The error of a COMMIT that failed and was rolled back.
     ///
-    /// Busy: nothing was written. Disk full: SQLite writes the frames of a transaction in order and the one that makes
+    /// Busy: nothing was written. A constraint that is checked at the COMMIT (a deferred foreign key): it went no further. Disk full: SQLite writes the frames of a transaction in order and the one that makes
     /// them valid last, so a write that found no room was not the last, or left it torn, and its checksum is wrong. After
     /// any other error (above all a failed fsync) the valid frame may be in the file, and a crash now would bring it
     /// back.
     pub(crate) fn of_commit(self) -> StoreError {
         let applied_nothing = match &self {
-            Self::Sqlite(error) => is_busy(error) || error.sqlite_error_code() == Some(ErrorCode::DiskFull),
+            Self::Sqlite(error) => {
+                let code = error.sqlite_error_code();
+                is_busy(error) || matches!(code, Some(ErrorCode::DiskFull | ErrorCode::ConstraintViolation))
+            }
             _ => false,
         };
         if applied_nothing { self.not_applied() } else { self.ambiguous() }

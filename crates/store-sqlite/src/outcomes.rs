@@ -30,9 +30,7 @@ impl Operation for RecordOutcome {
     }
 
     fn run(&self, transaction: &mut Transaction<'_>) -> Result<Recorded, Failure> {
-        if !matches!(self.outcome.event, Event::Complete | Event::Fail | Event::WriteOff) {
-            return Err(Failure::Refused("only complete, fail and write-off end a claim"));
-        }
+        check_event(self.outcome.event)?;
         let now = transaction.now();
         let Some(stored) = transaction.find(self.id)? else { return Ok(Recorded::Fenced(None)) };
         let status = self.outcome.response.as_ref().map(|response| response.status.as_u16());
@@ -45,6 +43,14 @@ impl Operation for RecordOutcome {
             OnOutcome::Already(expires) => Ok(Recorded::Written { expires, now }),
             OnOutcome::Fenced => Ok(Recorded::Fenced(Some(Box::new(stored.found(now))))),
         }
+    }
+}
+
+/// Fails unless it is an event that ends a claim.
+pub(crate) fn check_event(event: Event) -> Result<(), Failure> {
+    match event {
+        Event::Complete | Event::Fail | Event::WriteOff => Ok(()),
+        _ => Err(Failure::Refused("only complete, fail and write-off end a claim")),
     }
 }
 
@@ -87,7 +93,7 @@ impl Operation for Resolve {
     }
 }
 
-fn body_size(response: &RecordedResponse) -> usize {
+pub(crate) fn body_size(response: &RecordedResponse) -> usize {
     body(response).map_or(0, <[u8]>::len)
 }
 
@@ -99,7 +105,12 @@ fn body(response: &RecordedResponse) -> Option<&[u8]> {
 }
 
 /// Stores a record that has ended, and its response in place of an earlier one.
-fn end(connection: &Connection, seq: i64, record: &Record, response: Option<&RecordedResponse>) -> Result<(), Failure> {
+pub(crate) fn end(
+    connection: &Connection,
+    seq: i64,
+    record: &Record,
+    response: Option<&RecordedResponse>,
+) -> Result<(), Failure> {
     let mut update = connection.prepare_cached(
         "UPDATE records SET state = ?2, token = ?3, ended = ?4, expires = ?5, response_status = ?6 WHERE seq = ?1",
     )?;

@@ -16,6 +16,7 @@ use tokio::sync::oneshot;
 use crate::SqliteOptions;
 use crate::connection::{self, Place, Purpose};
 use crate::error::Failure;
+use crate::guard::Guard;
 
 type Task = Box<dyn FnOnce(&Connection) + Send>;
 
@@ -28,11 +29,25 @@ pub(crate) struct Readers {
 impl Readers {
     /// Starts `count` threads on a database whose schema was checked.
     pub(crate) fn start(place: &Place, options: &SqliteOptions, name: &str, count: usize) -> Result<Self, Failure> {
+        Self::start_guarded(place, options, name, count, None)
+    }
+
+    /// The same; a guard is asked about all that is read.
+    pub(crate) fn start_guarded(
+        place: &Place,
+        options: &SqliteOptions,
+        name: &str,
+        count: usize,
+        guard: Option<&Guard>,
+    ) -> Result<Self, Failure> {
         let (queue, tasks) = sync_channel(options.queue.max(1));
         let tasks = Arc::new(Mutex::new(tasks));
         let mut readers = Self { queue: Some(queue), threads: Vec::with_capacity(count) };
         for _ in 0..count {
-            let connection = connection::open(place, options, Purpose::Read)?;
+            let mut connection = connection::open(place, options, Purpose::Read)?;
+            if let Some(guard) = guard {
+                guard.watch(&mut connection)?;
+            }
             let tasks = tasks.clone();
             let thread = thread::Builder::new()
                 .name(name.to_owned())

@@ -20,6 +20,14 @@ const MIGRATIONS: [&str; 1] = [include_str!("migrations/0001.sql")];
 #[expect(clippy::cast_possible_truncation, reason = "a handful of migrations")]
 pub(crate) const VERSION: u32 = MIGRATIONS.len() as u32;
 
+/// The tables that the steps make.
+pub(crate) const TABLES: [&str; 3] = ["nodes", "records", "responses"];
+
+/// Whether a table is one of oncekey's, by its name.
+pub(crate) fn is_own_table(name: &str) -> bool {
+    TABLES.iter().any(|own| own.eq_ignore_ascii_case(name))
+}
+
 /// What a migration did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Migrated {

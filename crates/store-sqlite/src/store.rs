@@ -1,6 +1,5 @@
 //! The store's face: hands each call to the writer or the readers.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -14,7 +13,7 @@ use oncekey_store::{
 use tokio::sync::OnceCell;
 
 use crate::claims::MakeClaim;
-use crate::connection;
+use crate::connection::{self, Place};
 use crate::error::Failure;
 use crate::outcomes::{RecordOutcome, Resolve};
 use crate::owners::{Heartbeat, Retire};
@@ -30,11 +29,14 @@ use crate::{SqliteOptions, listing, lookup, schema, scopes};
 /// Records in an SQLite database. Dropping the last handle finishes what was handed over, which blocks for about a commit.
 pub struct SqliteStore {
     // In this order: the writer's connection is the last to be closed, and leaves no write-ahead log behind.
-    lookups: Readers,
+    pub(crate) lookups: Arc<Readers>,
     scans: Readers,
-    writer: Writer,
-    clock: Arc<dyn Clock>,
-    path: PathBuf,
+    /// Started by the first query of the application's.
+    pub(crate) queries: OnceCell<Readers>,
+    pub(crate) writer: Arc<Writer>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) place: Place,
+    pub(crate) options: SqliteOptions,
     commits: Arc<AtomicU64>,
     /// Set once the index that counting goes by is there.
     scopes_indexed: OnceCell<()>,
@@ -55,10 +57,11 @@ impl SqliteStore {
         let place = schema::find(&options)?;
         let commits = Arc::new(AtomicU64::new(0));
         // Two, so that a large body doesn't hold up every other replay.
-        let lookups = Readers::start(&place, &options, "oncekey-reader", 2)?;
+        let lookups = Arc::new(Readers::start(&place, &options, "oncekey-reader", 2)?);
         let scans = Readers::start(&place, &options, "oncekey-scanner", 1)?;
-        let writer = Writer::start(place.clone(), options, clock.clone(), commits.clone())?;
-        Ok(Self { lookups, scans, writer, clock, path: place.path, commits, scopes_indexed: OnceCell::new() })
+        let writer = Arc::new(Writer::start(place.clone(), options.clone(), clock.clone(), commits.clone())?);
+        let (queries, scopes_indexed) = (OnceCell::new(), OnceCell::new());
+        Ok(Self { lookups, scans, queries, writer, clock, place, options, commits, scopes_indexed })
     }
 
     /// Transactions committed by this handle so far: what batching saves, beside the number of calls.
@@ -78,7 +81,7 @@ impl SqliteStore {
 
 impl std::fmt::Debug for SqliteStore {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("SqliteStore").field("path", &self.path).finish_non_exhaustive()
+        f.debug_struct("SqliteStore").field("path", &self.place.path).finish_non_exhaustive()
     }
 }
 
@@ -153,15 +156,15 @@ impl Store for SqliteStore {
     }
 
     async fn stats(&self) -> Result<Stats, StoreError> {
-        let (clock, path) = (self.clock.clone(), self.path.clone());
+        let (clock, path) = (self.clock.clone(), self.place.path.clone());
         self.scans.run(move |connection| listing::stats(connection, &path, clock.now())).await
     }
 
     async fn promise(&self) -> Result<Promise, StoreError> {
-        Ok(self.writer.run(ReadSettings).await?.promise(&self.path))
+        Ok(self.writer.run(ReadSettings).await?.promise(&self.place.path))
     }
 
     fn describe(&self) -> String {
-        format!("sqlite:{}", self.path.display())
+        format!("sqlite:{}", self.place.path.display())
     }
 }

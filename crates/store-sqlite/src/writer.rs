@@ -80,18 +80,23 @@ impl Drop for Writer {
 
 /// Until the last handle is gone. A panic costs the batch in which it happened, whose callers are told, and no more.
 fn work(jobs: &Receiver<Box<dyn Job>>, batches: &mut Batches) {
-    while let Ok(first) = jobs.recv() {
-        let batch = gather(first, jobs);
-        if catch_unwind(AssertUnwindSafe(|| batches.run(batch))).is_err() {
+    let mut left = Vec::new();
+    loop {
+        if left.is_empty() {
+            let Ok(first) = jobs.recv() else { return };
+            left.push(first);
+        }
+        let batch = gather(left, jobs);
+        left = catch_unwind(AssertUnwindSafe(|| batches.run(batch))).unwrap_or_else(|_| {
             tracing::error!("a bug: the writer of the SQLite store panicked; it goes on with a new connection");
             batches.reconnect();
-        }
+            Vec::new()
+        });
     }
 }
 
-fn gather(first: Box<dyn Job>, jobs: &Receiver<Box<dyn Job>>) -> Vec<Box<dyn Job>> {
-    let mut bytes = first.size();
-    let mut batch = vec![first];
+fn gather(mut batch: Vec<Box<dyn Job>>, jobs: &Receiver<Box<dyn Job>>) -> Vec<Box<dyn Job>> {
+    let mut bytes: usize = batch.iter().map(|job| job.size()).sum();
     while batch.len() < BATCH_OPERATIONS && bytes < BATCH_BYTES {
         let Ok(job) = jobs.try_recv() else { break };
         bytes += job.size();

@@ -12,6 +12,8 @@ mod lasting;
 mod place;
 #[path = "it/scopes.rs"]
 mod scopes;
+#[path = "it/transactions.rs"]
+mod transactions;
 
 use oncekey_store_test::suite;
 use place::fixture;

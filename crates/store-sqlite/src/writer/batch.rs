@@ -10,6 +10,7 @@ use rusqlite::Connection;
 use crate::SqliteOptions;
 use crate::connection::{self, Place, Purpose};
 use crate::error::Failure;
+use crate::guard::Guard;
 
 use super::operation::{Job, Ran, Transaction};
 
@@ -18,7 +19,10 @@ pub(super) struct Batches {
     place: Place,
     options: SqliteOptions,
     clock: Arc<dyn Clock>,
+    guard: Guard,
     commits: Arc<AtomicU64>,
+    /// How much of handlers' work is still run in a batch of its own, since one batch with more than one was lost.
+    wary: usize,
     /// `None` after a failure that left the last one in doubt; opened again by the next batch.
     connection: Option<Connection>,
 }
@@ -29,6 +33,8 @@ enum End {
     Committed,
     /// SQLite rolled it back, or an operation panicked: nothing of it is there.
     RolledBack,
+    /// The same, by what isn't run again.
+    TookDown,
     /// The COMMIT failed.
     CommitFailed(Failure),
 }
@@ -40,8 +46,17 @@ impl Batches {
         clock: Arc<dyn Clock>,
         commits: Arc<AtomicU64>,
     ) -> Result<Self, Failure> {
-        let connection = Some(connection::open(&place, &options, Purpose::Write)?);
-        Ok(Self { place, options, clock, commits, connection })
+        let guard = Guard::new(clock.clone());
+        let mut batches = Self { place, options, clock, guard, commits, wary: 0, connection: None };
+        batches.connect()?;
+        Ok(batches)
+    }
+
+    fn connect(&mut self) -> Result<(), Failure> {
+        let mut connection = connection::open(&self.place, &self.options, Purpose::Write)?;
+        self.guard.watch(&mut connection)?;
+        self.connection = Some(connection);
+        Ok(())
     }
 
     /// Gives up the connection; the next batch opens a new one.
@@ -56,20 +71,31 @@ impl Batches {
         self.reconnect();
     }
 
-    /// Runs a batch and answers every caller.
-    pub(super) fn run(&mut self, jobs: Vec<Box<dyn Job>>) {
-        self.run_together(jobs);
+    /// Runs a batch and answers every caller, but those whose work there was no time for: with them the next batch begins.
+    pub(super) fn run(&mut self, mut jobs: Vec<Box<dyn Job>>) -> Vec<Box<dyn Job>> {
+        // What can't be run again comes last: by then, what can has succeeded.
+        jobs.sort_by_key(|job| job.is_last());
+        let left = self.run_together(jobs);
         self.checkpoint();
+        left
     }
 
-    fn run_together(&mut self, mut jobs: Vec<Box<dyn Job>>) {
+    fn run_together(&mut self, mut jobs: Vec<Box<dyn Job>>) -> Vec<Box<dyn Job>> {
         if let Err(failure) = self.begin() {
-            return fail_all(jobs, failure.not_applied());
+            fail_all(jobs, failure.not_applied());
+            return Vec::new();
         }
-        let end = self.transact(&mut jobs);
+        let (end, ran) = self.transact(&mut jobs);
+        let left = jobs.split_off(ran);
         self.rest();
         match end {
             End::Committed => jobs.into_iter().for_each(Job::committed),
+            // Each time one of them less.
+            // It has been told; each time there is one less that can.
+            End::TookDown => {
+                self.beware(&jobs);
+                return self.run_together(jobs);
+            }
             End::RolledBack if jobs.len() == 1 => {
                 for job in jobs {
                     job.failed(Failure::Panicked.not_applied());
@@ -82,45 +108,66 @@ impl Batches {
             },
             End::RolledBack => self.run_alone(jobs),
         }
+        left
     }
 
     /// Runs each operation in a transaction of its own, so that none fails for another's fault.
     fn run_alone(&mut self, jobs: Vec<Box<dyn Job>>) {
+        self.beware(&jobs);
         for job in jobs {
             self.run_together(vec![job]);
         }
     }
 
+    /// Work that was lost with a batch is handed over again. Whose fault it was may be unknown, so each is run apart then.
+    fn beware(&mut self, jobs: &[Box<dyn Job>]) {
+        self.wary = 2 * jobs.iter().filter(|job| job.is_last()).count();
+    }
+
     fn begin(&mut self) -> Result<(), Failure> {
         self.place.verify()?;
         if self.connection.is_none() {
-            self.connection = Some(connection::open(&self.place, &self.options, Purpose::Write)?);
+            self.connect()?;
         }
         let Some(connection) = &self.connection else { return Err(Failure::Closed) };
-        connection.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
+        // Neither this nor COMMIT is kept compiled: a handler that asks for the same text would get it, past the guard.
+        connection.execute_batch("BEGIN IMMEDIATE")?;
         Ok(())
     }
 
-    fn transact(&self, jobs: &mut [Box<dyn Job>]) -> End {
-        let Some(connection) = &self.connection else { return End::RolledBack };
-        let mut transaction = Transaction::new(connection, &*self.clock);
-        for job in jobs {
+    /// Runs operations and commits them; how many of them, from the first on.
+    fn transact(&mut self, jobs: &mut [Box<dyn Job>]) -> (End, usize) {
+        let Some(connection) = &self.connection else { return (End::RolledBack, jobs.len()) };
+        let mut transaction = Transaction::new(connection, &*self.clock, &self.guard);
+        let until = self.clock.elapsed().saturating_add(self.options.work_timeout);
+        let (mut ran, mut ran_last) = (0, false);
+        for job in &mut *jobs {
+            let is_last = job.is_last();
+            if is_last && ran > 0 && (self.clock.elapsed() >= until || (ran_last && self.wary > 0)) {
+                break;
+            }
+            if is_last {
+                (ran_last, self.wary) = (true, self.wary.saturating_sub(1));
+            }
+            ran += 1;
             match catch_unwind(AssertUnwindSafe(|| job.run(&mut transaction))) {
                 Ok(Ran::Answered | Ran::Waits) => {}
-                Ok(Ran::RolledBack) | Err(_) => return End::RolledBack,
+                Ok(Ran::RolledBack) | Err(_) => return (End::RolledBack, jobs.len()),
+                Ok(Ran::TookDown) => return (End::TookDown, jobs.len()),
             }
         }
         if !transaction.changed() {
             // What was found stands without a commit, and so without waiting for the disk.
-            return End::Committed;
+            return (End::Committed, ran);
         }
-        match connection.prepare_cached("COMMIT").and_then(|mut commit| commit.execute([])) {
-            Ok(_) => {
+        let end = match connection.execute_batch("COMMIT") {
+            Ok(()) => {
                 self.commits.fetch_add(1, Ordering::Relaxed);
                 End::Committed
             }
             Err(error) => End::CommitFailed(error.into()),
-        }
+        };
+        (end, ran)
     }
 
     /// Leaves no transaction open; a connection that can't do that is given up.

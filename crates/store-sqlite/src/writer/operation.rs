@@ -8,6 +8,7 @@ use rusqlite::Connection;
 use tokio::sync::oneshot;
 
 use crate::error::Failure;
+use crate::guard::Guard;
 use crate::row::{self, Stored, columns};
 
 /// A write, or a read that decides about one. It may run more than once: what it did before was rolled back then.
@@ -23,6 +24,11 @@ pub(crate) trait Operation: Send + 'static {
         0
     }
 
+    /// Whether it can't be run again as it is, and so comes last in a batch.
+    fn is_last(&self) -> bool {
+        false
+    }
+
     /// Does it, in the batch's transaction. On an error the caller is told so, and nothing of it remains.
     fn run(&self, transaction: &mut Transaction<'_>) -> Result<Self::Answer, Failure>;
 }
@@ -31,6 +37,7 @@ pub(crate) trait Operation: Send + 'static {
 pub(crate) struct Transaction<'a> {
     connection: &'a Connection,
     clock: &'a dyn Clock,
+    guard: &'a Guard,
     /// The records that the batch has written.
     written: HashSet<RecordId>,
     /// Whether it has written anything, and whether something that isn't in `written`.
@@ -39,13 +46,18 @@ pub(crate) struct Transaction<'a> {
 }
 
 impl<'a> Transaction<'a> {
-    pub(super) fn new(connection: &'a Connection, clock: &'a dyn Clock) -> Self {
-        Self { connection, clock, written: HashSet::new(), changed: false, changed_others: false }
+    pub(super) fn new(connection: &'a Connection, clock: &'a dyn Clock, guard: &'a Guard) -> Self {
+        Self { connection, clock, guard, written: HashSet::new(), changed: false, changed_others: false }
     }
 
     /// The store's time.
     pub(crate) fn now(&self) -> Timestamp {
         self.clock.now()
+    }
+
+    /// What SQL that isn't ours has to be run under.
+    pub(crate) fn guard(&self) -> &'a Guard {
+        self.guard
     }
 
     /// For reading.
@@ -95,12 +107,47 @@ impl<'a> Transaction<'a> {
                 return Err(failure);
             }
         };
+        self.note_change(about);
+        Ok(value)
+    }
+
+    /// The same in a savepoint of its own, which is rolled back by a failure, and by `None`, for nothing to keep: the others' work
+    /// isn't touched. If `write` has taken the batch's transaction down, no transaction is open afterwards.
+    pub(crate) fn write_apart<T>(
+        &mut self,
+        about: RecordId,
+        write: impl FnOnce(&Connection, &Guard) -> Result<Option<T>, Failure>,
+    ) -> Result<Option<T>, Failure> {
+        self.connection.execute_batch("SAVEPOINT oncekey")?;
+        let written = write(self.connection, self.guard);
+        let end = match &written {
+            Ok(Some(_)) => "RELEASE oncekey",
+            Ok(None) | Err(_) => "ROLLBACK TO oncekey; RELEASE oncekey",
+        };
+        if let Err(error) = self.connection.execute_batch(end) {
+            // The savepoint isn't there: what is open, if anything is, isn't the batch's transaction any more.
+            if !self.connection.is_autocommit() {
+                self.connection.execute_batch("ROLLBACK")?;
+            }
+            return written.and(Err(error.into()));
+        }
+        if matches!(written, Ok(Some(_))) {
+            self.note_change(Some(about));
+        }
+        written
+    }
+
+    /// Whether no transaction is open any more.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.connection.is_autocommit()
+    }
+
+    fn note_change(&mut self, about: Option<RecordId>) {
         self.changed = true;
         match about {
             Some(id) => _ = self.written.insert(id),
             None => self.changed_others = true,
         }
-        Ok(value)
     }
 
     pub(super) fn changed(&self) -> bool {
@@ -122,12 +169,16 @@ pub(super) enum Ran {
     Waits,
     /// SQLite has rolled back the transaction.
     RolledBack,
+    /// The same, by what can't be run again and isn't: what is left of the batch may run together.
+    TookDown,
 }
 
 /// An operation in the queue, whatever its answer is.
 pub(super) trait Job: Send {
     /// See [`Operation::size`].
     fn size(&self) -> usize;
+    /// See [`Operation::is_last`].
+    fn is_last(&self) -> bool;
     /// Runs it and keeps the answer, or answers.
     fn run(&mut self, transaction: &mut Transaction<'_>) -> Ran;
     /// Answers after a COMMIT, if that is still to be done.
@@ -161,11 +212,16 @@ impl<O: Operation> Job for Pending<O> {
         self.operation.size()
     }
 
+    fn is_last(&self) -> bool {
+        self.operation.is_last()
+    }
+
     fn run(&mut self, transaction: &mut Transaction<'_>) -> Ran {
+        let is_last = self.operation.is_last();
         let result = self.operation.run(transaction);
-        if transaction.connection.is_autocommit() {
+        if transaction.is_gone() {
             self.result = Some(result);
-            return Ran::RolledBack;
+            return if is_last { Ran::TookDown } else { Ran::RolledBack };
         }
         match result {
             Err(failure) => self.answer(Err(failure.not_applied())),
