@@ -11,7 +11,8 @@ use crate::workspace::{self, cargo};
 use crate::{Result, tidy};
 
 /// Features that only tests, or not all users, turn on.
-const TEST_FEATURES: &[&str] = &["oncekey-cli/fault-points", "oncekey-store-postgres/sqlx"];
+const TEST_FEATURES: &[&str] =
+    &["oncekey-cli/fault-points", "oncekey-store-postgres/sqlx", "example-orders/fault-points"];
 
 /// A part of the test run.
 struct Step {

@@ -31,6 +31,7 @@ mod claims;
 mod config;
 mod connection;
 mod error;
+mod fault;
 mod filesystem;
 mod guard;
 mod handle;

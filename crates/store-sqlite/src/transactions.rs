@@ -21,7 +21,7 @@ use crate::claims::put;
 use crate::error::Failure;
 use crate::guard::{Guard, Sql};
 use crate::handle::SqliteTransaction;
-use crate::lookup;
+use crate::{fault, lookup};
 use crate::outcomes::{body_size, check_event, end};
 use crate::reader::Readers;
 use crate::row::Stored;
@@ -144,7 +144,7 @@ impl Operation for Close {
 
     fn is_last(&self) -> bool {
         let work = self.work.replace(Work::Lost);
-        let is_last = !matches!(work, Work::None(_));
+        let is_last = matches!(work, Work::Last(_));
         self.work.set(work);
         is_last
     }
@@ -222,6 +222,9 @@ impl Close {
             let ending = self.run_last(connection, guard, last);
             if connection.is_autocommit() && !matches!(ending, Ending::RollBack) {
                 return Err(Failure::TookDown);
+            }
+            if fault::broken("record_apart") {
+                connection.execute_batch("RELEASE oncekey; COMMIT; BEGIN IMMEDIATE; SAVEPOINT oncekey")?;
             }
             let outcome = match ending {
                 Ending::Commit(outcome) => outcome,

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::Finding;
 
 /// Every crate of the workspace, and those of its siblings that its own code may name.
-const EDGES: [(&str, &[&str]); 17] = [
+const EDGES: [(&str, &[&str]); 18] = [
     ("oncekey-core", &[]),
     ("oncekey-store", &["oncekey-core"]),
     ("oncekey-store-test", &["oncekey-core", "oncekey-store"]),
@@ -41,6 +41,7 @@ const EDGES: [(&str, &[&str]); 17] = [
     ("example-hyper", &["oncekey"]),
     ("example-jobs", &["oncekey"]),
     ("example-sqlx", &["oncekey"]),
+    ("example-orders", &["oncekey"]),
     ("example-tonic", &["oncekey"]),
     ("oncekey-testkit", &[]),
     ("xtask", &["oncekey-testkit"]),

@@ -85,17 +85,18 @@ impl Batches {
             fail_all(jobs, failure.not_applied());
             return Vec::new();
         }
+        let work = jobs.iter().filter(|job| job.is_last()).count();
         let (end, ran) = self.transact(&mut jobs);
         let left = jobs.split_off(ran);
         self.rest();
+        if !matches!(end, End::Committed) {
+            // What was lost with the batch is handed over again. Whose fault it was may be unknown, so each is run apart then.
+            self.wary = self.wary.max(2 * work);
+        }
         match end {
             End::Committed => jobs.into_iter().for_each(Job::committed),
-            // Each time one of them less.
             // It has been told; each time there is one less that can.
-            End::TookDown => {
-                self.beware(&jobs);
-                return self.run_together(jobs);
-            }
+            End::TookDown => return self.run_together(jobs),
             End::RolledBack if jobs.len() == 1 => {
                 for job in jobs {
                     job.failed(Failure::Panicked.not_applied());
@@ -113,15 +114,9 @@ impl Batches {
 
     /// Runs each operation in a transaction of its own, so that none fails for another's fault.
     fn run_alone(&mut self, jobs: Vec<Box<dyn Job>>) {
-        self.beware(&jobs);
         for job in jobs {
             self.run_together(vec![job]);
         }
-    }
-
-    /// Work that was lost with a batch is handed over again. Whose fault it was may be unknown, so each is run apart then.
-    fn beware(&mut self, jobs: &[Box<dyn Job>]) {
-        self.wary = 2 * jobs.iter().filter(|job| job.is_last()).count();
     }
 
     fn begin(&mut self) -> Result<(), Failure> {

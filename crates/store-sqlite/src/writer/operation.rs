@@ -24,7 +24,7 @@ pub(crate) trait Operation: Send + 'static {
         0
     }
 
-    /// Whether it can't be run again as it is, and so comes last in a batch.
+    /// Whether it can't be run twice, and so comes last in a batch.
     fn is_last(&self) -> bool {
         false
     }
