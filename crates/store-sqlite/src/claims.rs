@@ -64,7 +64,12 @@ impl Operation for MakeClaim {
 }
 
 /// Inserts the record of a claim, after what it replaces is gone, with its response.
-pub(crate) fn put(connection: &Connection, id: RecordId, replaced: Option<&Stored>, record: &Record) -> Result<(), Failure> {
+pub(crate) fn put(
+    connection: &Connection,
+    id: RecordId,
+    replaced: Option<&Stored>,
+    record: &Record,
+) -> Result<(), Failure> {
     if let Some(replaced) = replaced {
         connection.prepare_cached("DELETE FROM records WHERE seq = ?1")?.execute([replaced.seq])?;
     }

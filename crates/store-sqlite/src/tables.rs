@@ -30,7 +30,8 @@ impl SqliteStore {
         &self,
         read: impl FnOnce(&Connection) -> Result<T, E> + Send + 'static,
     ) -> Result<Result<T, E>, StoreError> {
-        let queries = self.queries.get_or_try_init(|| async { self.start_queries().map_err(Failure::not_applied) }).await?;
+        let queries =
+            self.queries.get_or_try_init(|| async { self.start_queries().map_err(Failure::not_applied) }).await?;
         queries.run(move |connection| Ok(read(connection))).await
     }
 

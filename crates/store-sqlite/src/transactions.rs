@@ -21,12 +21,12 @@ use crate::claims::put;
 use crate::error::Failure;
 use crate::guard::{Guard, Sql};
 use crate::handle::SqliteTransaction;
-use crate::{fault, lookup};
 use crate::outcomes::{body_size, check_event, end};
 use crate::reader::Readers;
 use crate::row::Stored;
 use crate::store::SqliteStore;
 use crate::writer::{Operation, Transaction, Writer};
+use crate::{fault, lookup};
 
 /// What the work of a handler counts in a batch, in bytes: how much it writes isn't known before. 64 fill one.
 const WORK_SIZE: usize = 128 * 1024;
@@ -240,7 +240,11 @@ impl Close {
             };
             self.write(connection, record, stored, &outcome, now).map(Some)
         });
-        let closed = if rolls_back { Ok(Closed::RolledBack) } else { written.map(|closed| closed.unwrap_or(Closed::RolledBack)) };
+        let closed = if rolls_back {
+            Ok(Closed::RolledBack)
+        } else {
+            written.map(|closed| closed.unwrap_or(Closed::RolledBack))
+        };
         if !transaction.is_gone() {
             return closed;
         }
@@ -315,9 +319,8 @@ impl Operation for Settle {
         })?;
         let now = transaction.now();
         let ours = transaction.find(self.id)?.filter(|stored| stored.record.token == self.token);
-        Ok(ours.filter(|stored| stored.record.state != State::Processing).map(|stored| Closed::Recorded {
-            expires: stored.record.times.expires.unwrap_or(now),
-            now,
-        }))
+        Ok(ours
+            .filter(|stored| stored.record.state != State::Processing)
+            .map(|stored| Closed::Recorded { expires: stored.record.times.expires.unwrap_or(now), now }))
     }
 }

@@ -25,7 +25,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let port = setting("PORT").map_or(Ok(8000), |port| port.parse::<u16>())?;
     let (store, transactions, orders): Database = match setting("DATABASE_URL") {
         None => sqlite::open("orders.db").await?,
-        Some(_) => return Err("DATABASE_URL: this example has no PostgreSQL yet; without it, it uses ./orders.db".into()),
+        Some(_) => {
+            return Err("DATABASE_URL: this example has no PostgreSQL yet; without it, it uses ./orders.db".into());
+        }
     };
 
     // Every order needs a key. Whose key it is, is what X-Account-Id says: that is the default.
@@ -50,5 +52,7 @@ fn setting(name: &str) -> Option<String> {
 /// Ctrl-C, or what a service manager sends. What executes then is finished, and its client answered.
 fn told_to_end() -> std::io::Result<impl Future<Output = ()>> {
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
-    Ok(async move { tokio::select! { _ = interrupt.recv() => {}, _ = terminate.recv() => {} } })
+    Ok(async move {
+        tokio::select! { _ = interrupt.recv() => {}, _ = terminate.recv() => {} }
+    })
 }

@@ -1,40 +1,38 @@
 //! What an order is, and which ones are taken.
 
-use axum::Json;
-use axum::extract::FromRequestParts;
-use axum::http::request::Parts;
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use axum::{Json, http::HeaderValue};
 use serde::{Deserialize, Serialize};
 use serde_json::{json, value::RawValue};
 
 /// What a client sends. The amount stays the text it came as, `12.50` or `"12.50"`: money is no float.
 #[derive(Deserialize, Serialize)]
-pub struct Order {
-    pub items: Vec<Item>,
-    pub amount: Box<RawValue>,
-    pub currency: String,
+pub(crate) struct Order {
+    items: Vec<Item>,
+    amount: Box<RawValue>,
+    currency: String,
 }
 
 #[derive(Deserialize, Serialize)]
-pub struct Item {
-    pub sku: String,
-    pub qty: u32,
+struct Item {
+    sku: String,
+    qty: u32,
 }
 
 /// What it gets.
 #[derive(Serialize)]
-pub struct Placed {
-    pub order_id: String,
-    pub account_id: String,
+pub(crate) struct Placed {
+    pub(crate) order_id: String,
+    pub(crate) account_id: String,
     #[serde(flatten)]
-    pub order: Order,
-    pub status: &'static str,
+    pub(crate) order: Order,
+    pub(crate) status: &'static str,
 }
 
 impl Order {
     /// What is wrong with it, if anything is. Such an answer is recorded like any other: it is the answer to this key.
-    pub fn problem(&self) -> Option<&'static str> {
+    pub(crate) fn problem(&self) -> Option<&'static str> {
         let amount = self.amount.get().trim_matches('"');
         let (whole, cents) = amount.split_once('.').unwrap_or((amount, "0"));
         let digits = |text: &str| (1..=15).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
@@ -51,25 +49,17 @@ impl Order {
 }
 
 impl Placed {
-    pub fn created(self) -> Response {
+    pub(crate) fn created(self) -> Response {
         let location = [(header::LOCATION, format!("/orders/{}", self.order_id))];
         (StatusCode::CREATED, location, Json(self)).into_response()
     }
 }
 
-pub fn refused(status: StatusCode, why: &str) -> Response {
+pub(crate) fn refused(status: StatusCode, why: &str) -> Response {
     (status, Json(json!({ "error": why }))).into_response()
 }
 
-/// The account of a request. A real API takes it from a session or a token.
-pub struct Account(pub String);
-
-impl<S: Sync> FromRequestParts<S> for Account {
-    type Rejection = Response;
-
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Response> {
-        let account = parts.headers.get("x-account-id").and_then(|account| account.to_str().ok());
-        let account = account.filter(|account| !account.is_empty());
-        account.map(|account| Self(account.to_owned())).ok_or_else(|| refused(StatusCode::BAD_REQUEST, "no X-Account-Id"))
-    }
+/// Whose request it is. A real API knows that from a session or a token. Without it no order is found, and oncekey lets none in.
+pub(crate) fn account(headers: &HeaderMap) -> String {
+    headers.get("x-account-id").map(HeaderValue::as_bytes).map(String::from_utf8_lossy).unwrap_or_default().into_owned()
 }

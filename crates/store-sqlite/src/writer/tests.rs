@@ -241,7 +241,8 @@ fn without_the_guard_a_row_would_commit_without_its_record() {
             let connection = transaction.connection();
             transaction.guard().against(sql, Duration::from_secs(1), || {
                 if !connection.is_autocommit() {
-                    let _ = connection.execute_batch("INSERT INTO rows VALUES (1); INSERT OR ROLLBACK INTO rows VALUES (1)");
+                    let _ = connection
+                        .execute_batch("INSERT INTO rows VALUES (1); INSERT OR ROLLBACK INTO rows VALUES (1)");
                 }
                 let _ = connection.execute_batch("INSERT INTO rows VALUES (2)");
             });

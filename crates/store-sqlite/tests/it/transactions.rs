@@ -7,7 +7,8 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use oncekey_core::{Event, Identity, State};
 use oncekey_store::{
-    Begun, Claim, Closed, Ending, Found, Last, ManualClock, Outcome, Replaces, Store, StoreError, Transaction, Transactions,
+    Begun, Claim, Closed, Ending, Found, Last, ManualClock, Outcome, Replaces, Store, StoreError, Transaction,
+    Transactions,
 };
 use oncekey_store_sqlite::SqliteStore;
 use oncekey_store_test::{granted, samples};
@@ -75,7 +76,10 @@ fn kept(place: &Place) -> (Vec<String>, Vec<String>) {
         let keys = select.query_map([], |row| row.get(0)).expect("rows").collect::<Result<_, _>>();
         keys.expect("keys")
     };
-    (keys("SELECT key FROM orders ORDER BY key"), keys("SELECT key FROM records WHERE state = 'completed' ORDER BY key"))
+    (
+        keys("SELECT key FROM orders ORDER BY key"),
+        keys("SELECT key FROM records WHERE state = 'completed' ORDER BY key"),
+    )
 }
 
 /// Hands over ends while the writer is kept busy, so that they are one batch; what each came to, in order.
@@ -168,21 +172,27 @@ async fn what_fails_in_a_batch_fails_alone() {
         connection.execute_batch("SAVEPOINT a; SAVEPOINT b").expect("savepoints");
         panic!("as the test wants it")
     };
-    let closed = together(&store, vec![
-        ("first", ordering("first")),
-        ("declined", work(refusing)),
-        ("failed", work(failing)),
-        ("constrained", work(constrained)),
-        ("panicked", work(panicking)),
-        ("last", ordering("last")),
-    ])
+    let closed = together(
+        &store,
+        vec![
+            ("first", ordering("first")),
+            ("declined", work(refusing)),
+            ("failed", work(failing)),
+            ("constrained", work(constrained)),
+            ("panicked", work(panicking)),
+            ("last", ordering("last")),
+        ],
+    )
     .await;
     let [first, declined, failed, constrained, panicked, last] = closed.try_into().expect("six ends");
     [first, declined, last].into_iter().for_each(recorded);
     for rolled_back in [failed, constrained, panicked] {
         assert!(matches!(rolled_back, Ok(Closed::RolledBack)), "{rolled_back:?}");
     }
-    assert_eq!(kept(&place), (vec!["first".into(), "last".into()], vec!["declined".into(), "first".into(), "last".into()]));
+    assert_eq!(
+        kept(&place),
+        (vec!["first".into(), "last".into()], vec!["declined".into(), "first".into(), "last".into()])
+    );
     assert_eq!(store.commits() - before, 1, "one for all");
 }
 
@@ -250,13 +260,16 @@ async fn work_that_takes_its_batch_down_keeps_nothing_and_takes_nobody_with_it()
             Ending::Commit(samples::completed("done"))
         })
     };
-    let closed = together(&store, vec![
-        ("before", ordering("before")),
-        ("one", taking_down(false)),
-        ("plain", Ending::Commit(samples::completed("done"))),
-        ("two", taking_down(true)),
-        ("after", ordering("after")),
-    ])
+    let closed = together(
+        &store,
+        vec![
+            ("before", ordering("before")),
+            ("one", taking_down(false)),
+            ("plain", Ending::Commit(samples::completed("done"))),
+            ("two", taking_down(true)),
+            ("after", ordering("after")),
+        ],
+    )
     .await;
     let [before, one, plain, two, after] = closed.try_into().expect("five ends");
     assert!(matches!(before, Ok(Closed::Again)), "it had run: {before:?}");
@@ -265,10 +278,13 @@ async fn work_that_takes_its_batch_down_keeps_nothing_and_takes_nobody_with_it()
     }
     [plain, after].into_iter().for_each(recorded);
     let (rows, records) = kept(&place);
-    assert_eq!((rows, records), (
-        vec!["after".to_owned(), "there".to_owned()],
-        vec!["after".to_owned(), "plain".to_owned(), "there".to_owned()]
-    ));
+    assert_eq!(
+        (rows, records),
+        (
+            vec!["after".to_owned(), "there".to_owned()],
+            vec!["after".to_owned(), "plain".to_owned(), "there".to_owned()]
+        )
+    );
 }
 
 /// A constraint that is checked at the COMMIT fails the batch; handed over again, each is apart, and only the one at fault fails.
@@ -453,9 +469,12 @@ async fn queries_read_what_is_committed_and_no_more() {
     let place = Place::migrated();
     let store = opened(&place, clock()).await;
     recorded(open(&store, samples::claim(&identity("k"), samples::owner())).await.end(ordering("k")).await);
-    let query = |sql: &'static str| store.query(move |connection| connection.query_row(sql, [], |row| row.get::<_, String>(0)));
+    let query =
+        |sql: &'static str| store.query(move |connection| connection.query_row(sql, [], |row| row.get::<_, String>(0)));
     assert_eq!(query("SELECT key FROM orders").await.expect("a store"), Ok("k".to_owned()));
-    for refused in ["SELECT key FROM records", "INSERT INTO orders (key) VALUES ('x') RETURNING key", "PRAGMA journal_mode"] {
+    for refused in
+        ["SELECT key FROM records", "INSERT INTO orders (key) VALUES ('x') RETURNING key", "PRAGMA journal_mode"]
+    {
         query(refused).await.expect("a store").expect_err(refused);
     }
 }
