@@ -1,4 +1,8 @@
-//! What users of the facade rely on beside its front page: the embedded store in one step.
+//! What users of the facade rely on beside its front page: the embedded store in one step, and its transactional mode.
+
+#[cfg(all(feature = "sqlite", feature = "tower"))]
+#[path = "it/transactions.rs"]
+mod transactions;
 
 #[cfg(feature = "sqlite")]
 mod sqlite {

@@ -8,6 +8,9 @@ use http::{Extensions, Response, StatusCode};
 use oncekey_store::{Deferred, TransactionHandle};
 use rusqlite::Connection;
 
+/// Most bytes of an answer's body: it is written by the one writer, before anybody is answered.
+const LARGEST_ANSWER: usize = 8 * 1024 * 1024;
+
 /// The transaction of a request's record. A handler does what takes time first (checks, questions to others), then hands over
 /// what reads and writes rows, and returns at once; the answer is made there.
 ///
@@ -41,7 +44,8 @@ impl SqliteTransaction {
     }
 
     /// Hands over the work that makes the answer. What is returned here isn't the answer yet, and has to be what the handler
-    /// returns, with its extensions; where they get lost, the request fails and nothing was done.
+    /// returns, with its extensions; where they get lost, the request fails and nothing was done. Errors, and an answer over 8 MiB,
+    /// are logged and answered with 500; what a client is to read is a response.
     #[must_use = "the work is done only if this is what the handler returns"]
     pub fn answer<B, E>(
         self,
@@ -52,7 +56,11 @@ impl SqliteTransaction {
         E: Display,
     {
         let answering = move |connection: &dyn Any| match connection.downcast_ref() {
-            Some(connection) => work(connection).unwrap_or_else(|error| failed(&error)),
+            Some(connection) => match work(connection) {
+                Ok(response) if response.body().len() > LARGEST_ANSWER => failed(&"its answer is larger than 8 MiB"),
+                Ok(response) => response,
+                Err(error) => failed(&error),
+            },
             None => failed(&NoTransaction),
         };
         let mut response = Response::new(B::default());
@@ -84,15 +92,10 @@ mod axum {
     use http_body_util::{BodyExt, Limited};
     use rusqlite::Connection;
 
-    use super::{NoTransaction, SqliteTransaction};
-
-    /// Most bytes of an answer that is made in a transaction.
-    const LARGEST_ANSWER: usize = 8 * 1024 * 1024;
+    use super::{LARGEST_ANSWER, NoTransaction, SqliteTransaction};
 
     impl SqliteTransaction {
-        /// Hands over the work that makes the answer, which has to be in memory (no stream) and under 8 MiB. Errors are
-        /// logged, and answered with 500; for the answers that a client is to read, return a response. What is
-        /// returned here has to be what the handler returns.
+        /// [`answer`](Self::answer), with axum's responses; they have to be in memory, not streams.
         #[must_use = "the work is done only if this is what the handler returns"]
         pub fn run<A, E>(self, work: impl FnOnce(&Connection) -> Result<A, E> + Send + 'static) -> Response
         where

@@ -23,7 +23,10 @@ impl Sent {
     /// An answer, or none.
     fn note(&mut self, key: String, told: Option<String>) {
         let known = self.0.entry(key).or_default();
-        assert!(known.is_none() || told.is_none() || *known == told, "two orders under one key: {known:?} and {told:?}");
+        assert!(
+            known.is_none() || told.is_none() || *known == told,
+            "two orders under one key: {known:?} and {told:?}"
+        );
         *known = told.or(known.take());
     }
 
@@ -33,7 +36,8 @@ impl Sent {
 
     /// How many orders clients know of; no two keys have the same.
     fn told(&self) -> i64 {
-        let (told, keys): (BTreeSet<_>, Vec<_>) = (self.0.values().flatten().collect(), self.0.values().flatten().collect());
+        let (told, keys): (BTreeSet<_>, Vec<_>) =
+            (self.0.values().flatten().collect(), self.0.values().flatten().collect());
         assert_eq!(told.len(), keys.len(), "two keys were told the same order");
         count(told.len())
     }
@@ -122,7 +126,7 @@ async fn kill(folder: &Path, rules: &str, kills: u32) -> Result<(), String> {
 
 #[expect(clippy::disallowed_methods, reason = "how long a test takes is its caller's choice")]
 fn kills() -> u32 {
-    std::env::var("ONCEKEY_TEST_KILLS").ok().map_or(60, |kills| kills.parse().unwrap())
+    std::env::var("ONCEKEY_TEST_KILLS").ok().map_or(200, |kills| kills.parse().unwrap())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -14,7 +14,8 @@ async fn an_order_is_placed_once_and_found_by_its_account() {
     let first = place(&client, "acc-1", "order-7").await;
     assert_eq!((first.status.as_u16(), first.is_replay()), (201, false));
     let order_id = id(&first);
-    let body = format!(r#"{{"order_id":"{order_id}","account_id":"acc-1",{},"status":"created"}}"#, &TEA[1..TEA.len() - 1]);
+    let body =
+        format!(r#"{{"order_id":"{order_id}","account_id":"acc-1",{},"status":"created"}}"#, &TEA[1..TEA.len() - 1]);
     assert_eq!(String::from_utf8_lossy(&first.body), body, "the amount as it came");
     assert_eq!(first.header("location"), Some(&*format!("/orders/{order_id}")));
 
