@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use oncekey_core::{Record, RecordId};
+use oncekey_core::{Record, RecordId, Timestamp};
 use oncekey_store::change::{self, OnClaim};
 use oncekey_store::{Claim, Claimed, Found};
 use rusqlite::{Connection, params};
@@ -43,24 +43,41 @@ impl Operation for MakeClaim {
 
     fn run(&self, transaction: &mut Transaction<'_>) -> Result<Claimed, Failure> {
         let now = transaction.now();
-        let stored = transaction.find(self.id)?;
-        let found = stored.as_ref().map(|stored| (&stored.record, stored.owner_alive(now)));
-        if found.is_some_and(|(record, _)| record.identity != self.claim.identity) {
-            return Err(Failure::Corrupt { id: self.id, what: "two operations share the id" });
-        }
-        match (change::on_claim(found, &self.claim, now), stored) {
+        match judge(transaction, self.id, &self.claim, now)? {
             (OnClaim::Put(record), stored) => {
                 transaction.write(Some(self.id), |connection| put(connection, self.id, stored.as_ref(), &record))?;
                 Ok(Claimed::Granted { attempt: record.attempts, now })
             }
             (OnClaim::Own { attempt }, _) => Ok(Claimed::Granted { attempt, now }),
-            (OnClaim::Held, Some(stored)) => {
-                let response = transaction.small_response(&stored)?.map(Arc::new);
-                Ok(Claimed::Held(Box::new(Found { response, ..stored.found(now) })))
-            }
-            (OnClaim::Held, None) => Err(Failure::Refused("no record, and the claim was refused")),
+            (OnClaim::Held, stored) => held(transaction, stored, now).map(Claimed::Held),
         }
     }
+}
+
+/// What a claim comes to, and the record that is there.
+pub(crate) fn judge(
+    transaction: &Transaction<'_>,
+    id: RecordId,
+    claim: &Claim,
+    now: Timestamp,
+) -> Result<(OnClaim, Option<Stored>), Failure> {
+    let stored = transaction.find(id)?;
+    let found = stored.as_ref().map(|stored| (&stored.record, stored.owner_alive(now)));
+    if found.is_some_and(|(record, _)| record.identity != claim.identity) {
+        return Err(Failure::Corrupt { id, what: "two operations share the id" });
+    }
+    Ok((change::on_claim(found, claim, now), stored))
+}
+
+/// The record that is in a claim's way, with its response if that is small.
+pub(crate) fn held(
+    transaction: &Transaction<'_>,
+    stored: Option<Stored>,
+    now: Timestamp,
+) -> Result<Box<Found>, Failure> {
+    let stored = stored.ok_or(Failure::Refused("no record, and the claim was refused"))?;
+    let response = transaction.small_response(&stored)?.map(Arc::new);
+    Ok(Box::new(Found { response, ..stored.found(now) }))
 }
 
 /// Inserts the record of a claim, after what it replaces is gone, with its response.

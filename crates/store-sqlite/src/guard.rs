@@ -52,9 +52,8 @@ impl Guard {
     /// Has a new connection ask this guard, for as long as it is open.
     pub(crate) fn watch(&self, connection: &mut Connection) -> Result<(), Failure> {
         let Self(shared) = self.clone();
-        connection.authorizer(Some(move |context: AuthContext<'_>| match shared.allows(context.action) {
-            true => Authorization::Allow,
-            false => Authorization::Deny,
+        connection.authorizer(Some(move |context: AuthContext<'_>| {
+            if shared.allows(context.action) { Authorization::Allow } else { Authorization::Deny }
         }))?;
         let Self(shared) = self.clone();
         connection.progress_handler(STEPS, Some(move || shared.is_late()))?;

@@ -6,7 +6,7 @@
 //! [`Closed::Again`], and the handler runs again.
 
 use std::any::Any;
-use std::cell::Cell;
+use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use oncekey_store::change::{self, OnClaim, OnOutcome};
 use oncekey_store::{Begun, Claim, Clock, Closed, Ending, Found, Last, Outcome, StoreError, Transactions};
 use rusqlite::Connection;
 
-use crate::claims::put;
+use crate::claims::{held, judge, put};
 use crate::error::Failure;
 use crate::guard::{Guard, Sql};
 use crate::handle::SqliteTransaction;
@@ -41,7 +41,11 @@ impl Transactions for SqliteStore {
         let attempt = match change::on_claim(standing, &claim, now) {
             OnClaim::Put(record) => record.attempts,
             OnClaim::Own { attempt } => attempt,
-            OnClaim::Held => return Ok(Begun::Held(Box::new(found.ok_or_else(|| refused().not_applied())?))),
+            OnClaim::Held => {
+                let found =
+                    found.ok_or_else(|| Failure::Refused("no record, and the claim was refused").not_applied())?;
+                return Ok(Begun::Held(Box::new(found)));
+            }
         };
         let ends = Ends {
             writer: self.writer.clone(),
@@ -52,10 +56,6 @@ impl Transactions for SqliteStore {
         };
         Ok(Begun::Open { attempt, transaction: Box::new(ends) })
     }
-}
-
-fn refused() -> Failure {
-    Failure::Refused("no record, and the claim was refused")
 }
 
 /// A transaction that only its end writes.
@@ -116,13 +116,14 @@ pub(crate) struct Close {
     id: RecordId,
     claim: Claim,
     work_timeout: Duration,
-    work: Cell<Work>,
+    work: RefCell<Work>,
 }
 
-/// What claiming comes to: how the record stands with the claim, and what it stands in place of.
-enum Standing {
-    Free { record: Box<Record>, stored: Option<Stored> },
-    Met(Box<Found>),
+/// A record as claimed, and what it stands in place of.
+struct Free {
+    record: Box<Record>,
+    stored: Option<Stored>,
+    now: Timestamp,
 }
 
 impl Operation for Close {
@@ -133,38 +134,30 @@ impl Operation for Close {
     }
 
     fn size(&self) -> usize {
-        let work = self.work.replace(Work::Lost);
-        let size = match &work {
+        match &*self.work.borrow() {
             Work::None(outcome) => outcome.response.as_deref().map_or(0, body_size),
             _ => WORK_SIZE,
-        };
-        self.work.set(work);
-        size
+        }
     }
 
     fn is_last(&self) -> bool {
-        let work = self.work.replace(Work::Lost);
-        let is_last = matches!(work, Work::Last(_));
-        self.work.set(work);
-        is_last
+        matches!(*self.work.borrow(), Work::Last(_))
     }
 
     fn run(&self, transaction: &mut Transaction<'_>) -> Result<Closed, Failure> {
+        let free = match self.claim(transaction)? {
+            Ok(free) => free,
+            Err(found) => return Ok(Closed::Met(found)),
+        };
         match self.work.replace(Work::Lost) {
             Work::Lost => Ok(Closed::Again),
             Work::TookDown(told) => told,
             Work::None(outcome) => {
-                let closed = self.record(transaction, &outcome);
-                self.work.set(Work::None(outcome));
+                let closed = transaction.write(Some(self.id), |connection| self.write(connection, &free, &outcome));
+                self.work.replace(Work::None(outcome));
                 closed
             }
-            Work::Last(last) => match self.standing(transaction)? {
-                Standing::Met(found) => {
-                    self.work.set(Work::Last(last));
-                    Ok(Closed::Met(found))
-                }
-                Standing::Free { record, stored } => self.work(transaction, last, &record, stored.as_ref()),
-            },
+            Work::Last(last) => self.work(transaction, last, &free),
         }
     }
 }
@@ -177,80 +170,49 @@ impl Close {
             Ending::Last(last) => Work::Last(last),
             Ending::RollBack => Work::TookDown(Ok(Closed::RolledBack)),
         };
-        Self { id: claim.identity.id(), claim, work_timeout, work: Cell::new(work) }
+        Self { id: claim.identity.id(), claim, work_timeout, work: RefCell::new(work) }
     }
 
-    fn standing(&self, transaction: &mut Transaction<'_>) -> Result<Standing, Failure> {
+    /// The claim, which isn't written before its outcome is; or what is in its way.
+    fn claim(&self, transaction: &Transaction<'_>) -> Result<Result<Free, Box<Found>>, Failure> {
         let now = transaction.now();
-        let stored = transaction.find(self.id)?;
-        let found = stored.as_ref().map(|stored| (&stored.record, stored.owner_alive(now)));
-        match (change::on_claim(found, &self.claim, now), stored) {
-            (OnClaim::Put(record), stored) => Ok(Standing::Free { record, stored }),
+        match judge(transaction, self.id, &self.claim, now)? {
+            (OnClaim::Put(record), stored) => Ok(Ok(Free { record, stored, now })),
             (OnClaim::Own { .. }, Some(stored)) => {
-                Ok(Standing::Free { record: Box::new(stored.record.clone()), stored: Some(stored) })
+                Ok(Ok(Free { record: Box::new(stored.record.clone()), stored: Some(stored), now }))
             }
-            (OnClaim::Held, Some(stored)) => {
-                // An earlier try of this very call, whose acknowledgement was lost, is found by its token at the end.
-                let response = transaction.small_response(&stored)?.map(Arc::new);
-                Ok(Standing::Met(Box::new(Found { response, ..stored.found(now) })))
-            }
-            (OnClaim::Held | OnClaim::Own { .. }, None) => Err(refused()),
+            (_, stored) => held(transaction, stored, now).map(Err),
         }
     }
 
-    /// Claims and records, without work.
-    fn record(&self, transaction: &mut Transaction<'_>, outcome: &Outcome) -> Result<Closed, Failure> {
-        let (record, stored) = match self.standing(transaction)? {
-            Standing::Free { record, stored } => (record, stored),
-            Standing::Met(found) => return Ok(Closed::Met(found)),
-        };
-        let now = transaction.now();
-        transaction.write(Some(self.id), |connection| self.write(connection, &record, stored.as_ref(), outcome, now))
-    }
-
     /// Does the work, and claims and records as it turns out.
-    fn work(
-        &self,
-        transaction: &mut Transaction<'_>,
-        last: Last,
-        record: &Record,
-        stored: Option<&Stored>,
-    ) -> Result<Closed, Failure> {
-        let now = transaction.now();
+    fn work(&self, transaction: &mut Transaction<'_>, last: Last, free: &Free) -> Result<Closed, Failure> {
         let mut rolls_back = false;
         let written = transaction.write_apart(self.id, |connection, guard| {
             let ending = self.run_last(connection, guard, last);
-            if connection.is_autocommit() && !matches!(ending, Ending::RollBack) {
+            rolls_back = matches!(ending, Ending::RollBack);
+            if connection.is_autocommit() {
                 return Err(Failure::TookDown);
             }
             if fault::broken("record_apart") {
                 connection.execute_batch("RELEASE oncekey; COMMIT; BEGIN IMMEDIATE; SAVEPOINT oncekey")?;
             }
-            let outcome = match ending {
-                Ending::Commit(outcome) => outcome,
+            match ending {
+                Ending::Commit(outcome) => self.write(connection, free, &outcome).map(Some),
                 Ending::CommitRecord(outcome) => {
                     connection.execute_batch("ROLLBACK TO oncekey")?;
-                    outcome
+                    self.write(connection, free, &outcome).map(Some)
                 }
-                Ending::RollBack => {
-                    rolls_back = true;
-                    return Ok(None);
-                }
-                Ending::Last(_) => return Err(Failure::Refused("work may not end in more work")),
-            };
-            self.write(connection, record, stored, &outcome, now).map(Some)
+                Ending::RollBack => Ok(None),
+                Ending::Last(_) => Err(Failure::Refused("work may not end in more work")),
+            }
         });
-        let closed = if rolls_back {
-            Ok(Closed::RolledBack)
-        } else {
-            written.map(|closed| closed.unwrap_or(Closed::RolledBack))
-        };
-        if !transaction.is_gone() {
-            return closed;
+        // Whatever came of it, nothing is there of work that wanted nothing to be there.
+        let told = |failure| if rolls_back { Ok(Closed::RolledBack) } else { Err(failure) };
+        if transaction.is_gone() {
+            self.work.replace(Work::TookDown(told(Failure::TookDown)));
         }
-        let told = if rolls_back { Ok(Closed::RolledBack) } else { Err(Failure::TookDown) };
-        self.work.set(Work::TookDown(told));
-        closed
+        written.map(|closed| closed.unwrap_or(Closed::RolledBack)).or_else(told)
     }
 
     /// Runs the work under guard. A panic in it is a wish to roll back.
@@ -263,29 +225,22 @@ impl Close {
     }
 
     /// Writes the record as it ends, with its response.
-    fn write(
-        &self,
-        connection: &Connection,
-        claimed: &Record,
-        stored: Option<&Stored>,
-        outcome: &Outcome,
-        now: Timestamp,
-    ) -> Result<Closed, Failure> {
+    fn write(&self, connection: &Connection, free: &Free, outcome: &Outcome) -> Result<Closed, Failure> {
         check_event(outcome.event)?;
-        let response = outcome.response.as_deref();
+        let (Free { record, stored, now }, response) = (free, outcome.response.as_deref());
         let status = response.map(|response| response.status.as_u16());
-        let OnOutcome::Put(ended) = change::on_outcome(claimed, self.claim.token, outcome.event, status, now) else {
+        let OnOutcome::Put(ended) = change::on_outcome(record, self.claim.token, outcome.event, status, *now) else {
             return Err(Failure::Refused("the outcome doesn't fit the claim"));
         };
-        let seq = match stored.filter(|stored| stored.record.token == self.claim.token) {
-            Some(stored) => stored.seq,
-            None => {
-                put(connection, self.id, stored, claimed)?;
-                connection.last_insert_rowid()
-            }
+        let own = stored.as_ref().filter(|stored| stored.record.token == self.claim.token);
+        let seq = if let Some(own) = own {
+            own.seq
+        } else {
+            put(connection, self.id, stored.as_ref(), record)?;
+            connection.last_insert_rowid()
         };
         end(connection, seq, &ended, response)?;
-        Ok(Closed::Recorded { expires: ended.times.expires.unwrap_or(now), now })
+        Ok(Closed::Recorded { expires: ended.times.expires.unwrap_or(*now), now: *now })
     }
 }
 
