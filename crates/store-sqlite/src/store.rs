@@ -1,5 +1,6 @@
 //! The store's face: hands each call to the writer or the readers.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -10,6 +11,7 @@ use oncekey_store::{
     Claim, Claimed, Clock, Cursor, Filter, Found, Outcome, Page, Promise, Purged, Recorded, Resolution, Resolved,
     Stats, Store, StoreError, Swept,
 };
+use parking_lot::Mutex;
 use tokio::sync::OnceCell;
 
 use crate::claims::MakeClaim;
@@ -37,6 +39,8 @@ pub struct SqliteStore {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) place: Place,
     pub(crate) options: SqliteOptions,
+    /// The records that are claimed by open transactions.
+    pub(crate) in_use: Arc<Mutex<HashSet<RecordId>>>,
     commits: Arc<AtomicU64>,
     /// Set once the index that counting goes by is there.
     scopes_indexed: OnceCell<()>,
@@ -61,7 +65,8 @@ impl SqliteStore {
         let scans = Readers::start(&place, &options, "oncekey-scanner", 1)?;
         let writer = Arc::new(Writer::start(place.clone(), options.clone(), clock.clone(), commits.clone())?);
         let (queries, scopes_indexed) = (OnceCell::new(), OnceCell::new());
-        Ok(Self { lookups, scans, queries, writer, clock, place, options, commits, scopes_indexed })
+        let in_use = Arc::default();
+        Ok(Self { lookups, scans, queries, writer, clock, place, options, in_use, commits, scopes_indexed })
     }
 
     /// Transactions committed by this handle so far: what batching saves, beside the number of calls.

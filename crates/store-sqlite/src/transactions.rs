@@ -7,6 +7,7 @@
 
 use std::any::Any;
 use std::cell::RefCell;
+use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,6 +16,7 @@ use async_trait::async_trait;
 use oncekey_core::{Record, RecordId, State, Timestamp, Token};
 use oncekey_store::change::{self, OnClaim, OnOutcome};
 use oncekey_store::{Begun, Claim, Clock, Closed, Ending, Found, Last, Outcome, StoreError, Transactions};
+use parking_lot::Mutex;
 use rusqlite::Connection;
 
 use crate::claims::{held, judge, put};
@@ -35,6 +37,7 @@ const WORK_SIZE: usize = 128 * 1024;
 impl Transactions for SqliteStore {
     async fn begin(&self, claim: Claim) -> Result<Begun, StoreError> {
         let (id, clock) = (claim.identity.id(), self.clock.clone());
+        let Some(place) = InUse::take(&self.in_use, id) else { return Ok(Begun::Busy) };
         let found = self.lookups.run(move |connection| lookup::read(connection, id, clock.now())).await?;
         let standing = found.as_ref().map(|found| (&found.record, found.owner_alive));
         let now = found.as_ref().map_or_else(|| self.clock.now(), |found| found.now);
@@ -53,8 +56,28 @@ impl Transactions for SqliteStore {
             clock: self.clock.clone(),
             work_timeout: self.options.work_timeout,
             claim,
+            place,
         };
         Ok(Begun::Open { attempt, transaction: Box::new(ends) })
+    }
+}
+
+/// The record of an open transaction, of which a process has one at a time: its handler needn't run twice. Another process's isn't
+/// seen; of the two, the one that ends later meets the other's record.
+struct InUse {
+    ids: Arc<Mutex<HashSet<RecordId>>>,
+    id: RecordId,
+}
+
+impl InUse {
+    fn take(ids: &Arc<Mutex<HashSet<RecordId>>>, id: RecordId) -> Option<Self> {
+        ids.lock().insert(id).then(|| Self { ids: ids.clone(), id })
+    }
+}
+
+impl Drop for InUse {
+    fn drop(&mut self) {
+        self.ids.lock().remove(&self.id);
     }
 }
 
@@ -65,6 +88,7 @@ struct Ends {
     clock: Arc<dyn Clock>,
     work_timeout: Duration,
     claim: Claim,
+    place: InUse,
 }
 
 #[async_trait]
@@ -74,7 +98,8 @@ impl oncekey_store::Transaction for Ends {
     }
 
     async fn end(self: Box<Self>, ending: Ending) -> Result<Closed, StoreError> {
-        let Self { writer, lookups, clock, work_timeout, claim } = *self;
+        // The place is given up when the answer is there, or nobody waits for it any more.
+        let Self { writer, lookups, clock, work_timeout, claim, place: _place } = *self;
         if matches!(ending, Ending::RollBack) {
             // Nothing was begun.
             return Ok(Closed::RolledBack);

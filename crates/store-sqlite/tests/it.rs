@@ -1,4 +1,4 @@
-//! The SQLite store: the suite of all stores, and what only a store in a file can show.
+//! The SQLite store: the suites of all stores, and what only a store in a file can show.
 
 #[path = "it/batching.rs"]
 mod batching;
@@ -15,7 +15,8 @@ mod scopes;
 #[path = "it/transactions.rs"]
 mod transactions;
 
-use oncekey_store_test::suite;
-use place::fixture;
+use oncekey_store_test::{suite, transaction_suite};
+use place::{fixture, transaction_fixture};
 
 suite!(fixture);
+transaction_suite!(transaction_fixture);

@@ -394,7 +394,8 @@ async fn what_was_met_comes_with_its_response_however_large() {
     let store = opened(&place, clock()).await;
     let claims = [0, 1].map(|_| samples::claim(&identity("k"), samples::owner()));
     let [first, second] = claims;
-    let (first, second) = (open(&store, first).await, open(&store, second).await);
+    let other = place.open(clock());
+    let (first, second) = (open(&store, first).await, open(&other, second).await);
     let large = samples::with_body(vec![7; 100_000].into());
     let outcome = Outcome { event: Event::Complete, response: Some(large.clone()) };
     recorded(first.end(Ending::Commit(outcome)).await);
@@ -410,7 +411,8 @@ async fn an_expired_record_is_replaced_and_a_newer_one_is_not() {
     recorded(open(&store, first.clone()).await.end(ordering("one")).await);
     let replaces = Replaces { token: first.token, state: State::Completed, expired: true };
     let retry = || samples::retry(&first.identity, samples::owner(), replaces);
-    let (second, third) = (open(&store, retry()).await, open(&store, retry()).await);
+    let other = place.open(clock());
+    let (second, third) = (open(&store, retry()).await, open(&other, retry()).await);
     recorded(second.end(ordering("two")).await);
     met(third.end(ordering("three")).await);
     assert_eq!(kept(&place), (vec!["one".into(), "two".into()], vec!["k".into()]));
