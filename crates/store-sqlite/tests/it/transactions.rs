@@ -57,6 +57,7 @@ fn ordering(key: &'static str) -> Ending {
     })
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "it is used up where it is looked at")]
 fn recorded(closed: Result<Closed, StoreError>) {
     assert!(matches!(closed, Ok(Closed::Recorded { .. })), "{closed:?}");
 }
