@@ -151,7 +151,8 @@ async fn write(store: &dyn Store, id: RecordId, token: Token, outcome: Outcome, 
         match timeout_at(deadline, store.record(id, token, outcome.clone())).await {
             Ok(Ok(Recorded::Written { .. })) => return Written::Stands,
             Ok(Ok(Recorded::Fenced(found))) => return Written::Fenced(found),
-            Ok(Err(error @ (StoreError::Corrupt(_) | StoreError::Misconfigured(_)))) => {
+            // Nothing else is given up: a right that was revoked, or a role that was switched, may be set right in time (D3).
+            Ok(Err(error @ StoreError::Corrupt(_))) => {
                 tracing::error!(operation = %id, %error, "an outcome can't be recorded");
                 return Written::GivenUp;
             }

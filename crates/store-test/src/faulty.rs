@@ -45,6 +45,8 @@ pub enum Fault {
     RequestLost,
     /// The record can't be read: `Corrupt`.
     Corrupt,
+    /// The store can't be used as configured, and nothing is applied: `Misconfigured`.
+    Misconfigured,
     /// The call waits at the gate and is applied after it.
     HeldBefore(Gate),
     /// The call is applied, and its answer waits at the gate.
@@ -121,6 +123,7 @@ impl FaultyStore {
             Some(Fault::NotApplied) => Err(StoreError::NotApplied(injected())),
             Some(Fault::RequestLost) => Err(StoreError::MayHaveBeenApplied(injected())),
             Some(Fault::Corrupt) => Err(StoreError::Corrupt(injected())),
+            Some(Fault::Misconfigured) => Err(StoreError::Misconfigured(injected())),
             Some(Fault::ReplyLost) => {
                 call.await?;
                 Err(StoreError::MayHaveBeenApplied(injected()))

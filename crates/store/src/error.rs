@@ -15,7 +15,7 @@ pub enum StoreError {
     /// The record is there and can't be read. It must never be taken for absent (`record-unreadable`).
     #[error("the record can't be read: {0}")]
     Corrupt(#[source] Box<dyn Error + Send + Sync>),
-    /// The store can't be used as configured; repeating won't help.
+    /// The store can't be used as configured; repeating won't help until somebody has set it right.
     #[error("the store can't be used as configured: {0}")]
     Misconfigured(#[source] Box<dyn Error + Send + Sync>),
 }

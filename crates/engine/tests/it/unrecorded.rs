@@ -38,7 +38,7 @@ async fn a_store_that_acknowledges_what_it_does_not_write_is_caught() {
 
 #[tokio::test(start_paused = true)]
 async fn an_outcome_that_cannot_be_recorded_is_answered_in_time_and_recorded_later() {
-    for fault in [Fault::NotApplied, Fault::RequestLost] {
+    for fault in [Fault::NotApplied, Fault::RequestLost, Fault::Misconfigured] {
         let (world, upstream) = (World::new(), Upstream::new());
         let engine = world.node().await;
         world.store.fail_always(Op::Record, fault);
