@@ -24,6 +24,10 @@ pub fn install_metrics() -> Result<PrometheusHandle, BuildError> {
         "1 while the configuration in force is the one that was read last, 0 after a reload that was refused."
     );
     describe_gauge!("oncekey_promise_class", "1 for the lowest class of promise in force, 0 for the others.");
+    describe_gauge!(
+        "oncekey_promise_declared",
+        "1 for each setting of the store that the class rests on though it was declared and not read."
+    );
     Ok(handle)
 }
 
@@ -42,6 +46,11 @@ pub fn publish_class(lowest: PromiseClass) {
     for class in PromiseClass::ALL {
         gauge!("oncekey_promise_class", "class" => class.name()).set(if class == lowest { 1.0 } else { 0.0 });
     }
+}
+
+/// Shows whether the class rests on the declaration of a setting of the store (G4); to be called again when that changes.
+pub fn publish_declared(setting: &'static str, rests_on_it: bool) {
+    gauge!("oncekey_promise_declared", "setting" => setting).set(if rests_on_it { 1.0 } else { 0.0 });
 }
 
 /// `GET /metrics`, in Prometheus' text format.

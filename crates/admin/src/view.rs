@@ -240,12 +240,24 @@ pub struct ListView {
 pub struct Classes {
     lowest: PromiseClass,
     routes: BTreeMap<String, PromiseClass>,
+    declared: BTreeMap<&'static str, &'static str>,
 }
 
 impl Classes {
     /// The classes of routes on a store that promises `store`, which is what counts where no route is known.
     pub fn new(store: PromiseClass, routes: BTreeMap<String, PromiseClass>) -> Self {
-        Self { lowest: routes.values().copied().min().unwrap_or(store), routes }
+        Self { lowest: routes.values().copied().min().unwrap_or(store), routes, declared: BTreeMap::new() }
+    }
+
+    /// The same, resting on these settings and values of the store that were declared and not read (G4).
+    #[must_use]
+    pub fn resting_on(self, declared: BTreeMap<&'static str, &'static str>) -> Self {
+        Self { declared, ..self }
+    }
+
+    /// The settings of the store that were declared and not read, with their values.
+    pub const fn declared(&self) -> &BTreeMap<&'static str, &'static str> {
+        &self.declared
     }
 
     /// The lowest class in force.
@@ -265,6 +277,9 @@ pub struct StatsView {
     pub class: &'static str,
     /// The class of each route, as far as routes are known.
     pub classes: BTreeMap<String, &'static str>,
+    /// What the classes rest on though it was declared and not read (G4); absent if that is nothing.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub declared: BTreeMap<&'static str, &'static str>,
     /// Kind and place of the store, without credentials.
     pub store: String,
     /// The version that answers.
@@ -279,6 +294,7 @@ impl StatsView {
             bytes: stats.bytes,
             class: classes.lowest.name(),
             classes: classes.routes.iter().map(|(route, class)| (route.clone(), class.name())).collect(),
+            declared: classes.declared.clone(),
             store,
             version: version.to_owned(),
         }

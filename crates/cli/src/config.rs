@@ -3,6 +3,7 @@
 
 mod build;
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -120,6 +121,8 @@ pub(crate) struct StoreConfig {
     pub(crate) timeout: Duration,
     /// Connections to it, where it is a server.
     pub(crate) connections: u32,
+    /// What is stated about the server where it can't be read (G4).
+    pub(crate) declared: BTreeMap<&'static str, &'static str>,
     /// How long to wait for the store at start.
     pub(crate) start_timeout: Duration,
     /// Whether `serve` upgrades the schema.

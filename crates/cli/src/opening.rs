@@ -91,6 +91,9 @@ fn in_memory() -> Failure {
 fn postgres(url: &PostgresUrl, config: &StoreConfig) -> Result<PostgresOptions, Failure> {
     let mut options = url.options().map_err(Failure::usage)?;
     options.connections = config.connections;
+    for (setting, value) in &config.declared {
+        options.declared.state(setting, value).map_err(Failure::usage)?;
+    }
     Ok(options)
 }
 
@@ -126,5 +129,21 @@ pub(crate) fn failure(error: &StoreError) -> Failure {
         }
         StoreError::NotApplied(_) | StoreError::MayHaveBeenApplied(_) => Failure::unavailable(error),
         StoreError::Corrupt(_) => Failure::failed(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use oncekey_store_postgres::Declared;
+
+    use crate::settings::declarable;
+
+    #[test]
+    fn what_the_configuration_takes_as_declared_the_store_takes_too() {
+        let declarable: Vec<_> = declarable().collect();
+        assert!(!declarable.is_empty());
+        for (name, value) in declarable {
+            Declared::default().state(name, value).expect("the store knows it");
+        }
     }
 }

@@ -193,3 +193,14 @@ pub(crate) fn built_in_route() -> Layer {
     let of_route = table::SETTINGS.iter().filter(|setting| setting.level == table::Level::OneRoute);
     of_route.filter_map(|setting| Some((setting.name, stated::built_in(setting)?))).collect()
 }
+
+/// Each setting of `[declare]` with each of its values.
+#[cfg(test)]
+pub(crate) fn declarable() -> impl Iterator<Item = (&'static str, &'static str)> {
+    let settings =
+        table::SETTINGS.iter().filter_map(|setting| Some((setting.name.strip_prefix(table::DECLARE)?, setting.kind)));
+    settings.flat_map(|(name, kind)| match kind {
+        kind::Kind::Word(words) => words.iter().map(|word| (name, *word)).collect(),
+        _ => Vec::new(),
+    })
+}

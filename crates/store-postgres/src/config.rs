@@ -8,6 +8,8 @@ use oncekey_store::Clock;
 use tokio_postgres::Config;
 use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
 
+use crate::promise::Declared;
+
 /// How the server's certificate is looked at.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Verify {
@@ -45,6 +47,8 @@ pub struct PostgresOptions {
     pub patience: Duration,
     /// How long a claim or an outcome waits for a row that another transaction holds. Default 1s.
     pub lock_timeout: Duration,
+    /// What is known about the server where it can't be read (G4). Default: nothing.
+    pub declared: Declared,
 }
 
 /// A URL that names no PostgreSQL store. No message repeats the URL, since it may hold a password.
@@ -105,6 +109,7 @@ impl PostgresOptions {
             queue: 8192,
             patience: Duration::from_secs(10),
             lock_timeout: Duration::from_secs(1),
+            declared: Declared::default(),
         })
     }
 

@@ -56,6 +56,7 @@ mod writer;
 
 pub use config::{InvalidUrl, PostgresOptions};
 pub use error::SchemaError;
+pub use promise::{Declared, Undeclarable};
 pub use schema::{Migrated, migrate, migration_sql};
 pub use store::PostgresStore;
 #[cfg(feature = "tower")]

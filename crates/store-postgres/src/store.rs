@@ -189,7 +189,8 @@ impl Store for PostgresStore {
     }
 
     async fn promise(&self) -> Result<Promise, StoreError> {
-        Ok(promise::read(self.lookups()).await.map_err(Failure::not_applied)?.promise())
+        let settings = promise::read(self.lookups()).await.map_err(Failure::not_applied)?;
+        Ok(settings.promise(&self.scans.server().options().declared))
     }
 
     fn describe(&self) -> String {

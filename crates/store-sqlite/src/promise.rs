@@ -1,5 +1,6 @@
 //! What the store can promise under its present settings (G1, G5).
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use oncekey_core::{PromiseClass, RecordId};
@@ -51,6 +52,6 @@ impl Settings {
             shortfalls.push(format!("the database file {} is on {weakness}", path.display()));
         }
         let class = if shortfalls.is_empty() { PromiseClass::AtMostOnce } else { PromiseClass::BestEffort };
-        Promise { class, shortfalls }
+        Promise { class, shortfalls, declared: BTreeMap::new() }
     }
 }

@@ -217,6 +217,7 @@ impl Store for MemoryStore {
         Ok(Promise {
             class: PromiseClass::BestEffort,
             shortfalls: vec!["the store `memory:` forgets every record when the process ends".to_owned()],
+            declared: BTreeMap::new(),
         })
     }
 

@@ -274,4 +274,6 @@ pub struct Promise {
     pub class: PromiseClass,
     /// Each setting that keeps the class from being `at_most_once`, as a sentence; empty if none does.
     pub shortfalls: Vec<String>,
+    /// Settings and values that the class rests on though they were declared and not read (G4).
+    pub declared: BTreeMap<&'static str, &'static str>,
 }

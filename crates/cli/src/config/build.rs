@@ -92,6 +92,7 @@ fn store(top: &Values<'_>) -> StoreConfig {
         lease: top.duration("lease"),
         timeout: top.duration("store_timeout"),
         connections: narrowed(top.count("store_connections")),
+        declared: top.declared(),
         start_timeout: top.duration("start_timeout"),
         auto_migrate: top.flag("auto_migrate"),
         record_retry: top.duration("record_retry"),

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use oncekey_admin::publish_class;
 use oncekey_admin::view::Classes;
+use oncekey_admin::{publish_class, publish_declared};
 use oncekey_core::PromiseClass;
 use oncekey_core::policy::Shortfall;
 use oncekey_store::{Promise, Store};
@@ -16,7 +16,7 @@ use crate::exit::Failure;
 use crate::opening;
 
 /// How often the store's settings are read again (G4).
-const EVERY: Duration = Duration::from_mins(1);
+const EVERY: Duration = Duration::from_secs(10);
 
 /// What is promised at present.
 pub(super) struct Promises {
@@ -48,7 +48,7 @@ impl Promises {
     /// Works the classes out and prints them; exit 64 where a route requires more than the store promises (G2).
     pub(super) async fn of(store: Arc<dyn Store>, routes: &[GuardedRoute]) -> Result<Self, Failure> {
         let promise = store.promise().await.map_err(|error| opening::failure(&error))?;
-        let (present, _) = watch::channel(classes(&[], promise.class));
+        let (present, _) = watch::channel(classes(&[], &promise));
         let promises = Self { store, known: Mutex::new((promise, Vec::new())), present };
         promises.reroute(routes)?;
         Ok(promises)
@@ -71,15 +71,24 @@ impl Promises {
                 tracing::warn!(route, %class, "with {setting} a route promises no more than this");
             }
         }
+        for (setting, value) in &promise.declared {
+            tracing::info!("`{setting}` of the store is {value}, which was declared and not read");
+        }
         for shortfall in &promise.shortfalls {
             tracing::warn!(class = %promise.class, "{shortfall}");
         }
-        self.publish(classes(ceilings, promise.class));
+        self.publish(classes(ceilings, promise));
         Ok(())
     }
 
     fn publish(&self, classes: Classes) {
         publish_class(classes.lowest());
+        for setting in self.present.borrow().declared().keys() {
+            publish_declared(setting, classes.declared().contains_key(setting));
+        }
+        for setting in classes.declared().keys() {
+            publish_declared(setting, true);
+        }
         self.present.send_replace(classes);
     }
 
@@ -101,28 +110,26 @@ impl Promises {
     fn take_note(&self, promise: Promise) {
         let mut known = self.known.lock();
         let (before, now) = (known.0.class, promise.class);
-        let shortfalls = promise.shortfalls.join(" ");
-        known.0 = promise;
-        if now == before {
-            return;
-        }
         if now < before {
+            let shortfalls = promise.shortfalls.join(" ");
             tracing::error!(%before, %now, shortfalls, "the store's promise has fallen");
-        } else {
+        } else if now > before {
             tracing::info!(%before, %now, "the store's promise has risen");
         }
-        self.publish(classes(&known.1, now));
+        self.publish(classes(&known.1, &promise));
+        known.0 = promise;
     }
 }
 
-/// What routes promise on a store that promises `store`.
-pub(crate) fn classes_of(routes: &[GuardedRoute], store: PromiseClass) -> Classes {
+/// What routes promise on a store that promises this.
+pub(crate) fn classes_of(routes: &[GuardedRoute], store: &Promise) -> Classes {
     let ceilings: Vec<_> = routes.iter().map(Ceiling::of).collect();
     classes(&ceilings, store)
 }
 
-fn classes(routes: &[Ceiling], store: PromiseClass) -> Classes {
-    Classes::new(store, routes.iter().map(|ceiling| (ceiling.route.clone(), ceiling.class(store))).collect())
+fn classes(routes: &[Ceiling], store: &Promise) -> Classes {
+    let of_routes = routes.iter().map(|ceiling| (ceiling.route.clone(), ceiling.class(store.class)));
+    Classes::new(store.class, of_routes.collect()).resting_on(store.declared.clone())
 }
 
 /// Refuses a route that gets less than it requires, naming what keeps it from that: the store's settings, or its own.

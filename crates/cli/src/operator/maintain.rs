@@ -35,7 +35,7 @@ pub(crate) async fn stats(
 ) -> Result<(), Failure> {
     let stats = store.stats().await.map_err(|error| store_failure(&error))?;
     let promise = store.promise().await.map_err(|error| store_failure(&error))?;
-    let classes = classes_of(routes, promise.class);
+    let classes = classes_of(routes, &promise);
     let view = StatsView::of(stats, &classes, store.describe(), env!("CARGO_PKG_VERSION"));
     if console.json { console.print_json(&view) } else { console.print(&rows(&view)) }.map(drop)
 }
@@ -51,5 +51,6 @@ fn rows(view: &StatsView) -> String {
     let rest = rest.map(|(name, value)| [name.to_owned(), value]);
     let classes =
         view.classes.iter().map(|(route, class)| [format!("class of {}", visible(route)), (*class).to_owned()]);
-    table(&states.chain(rest).chain(classes).collect::<Vec<_>>())
+    let declared = view.declared.iter().map(|(setting, value)| [format!("declared {setting}"), (*value).to_owned()]);
+    table(&states.chain(rest).chain(classes).chain(declared).collect::<Vec<_>>())
 }

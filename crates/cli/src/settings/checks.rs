@@ -11,7 +11,7 @@ use super::address::StoreUrl;
 use super::environment::Environment;
 use super::place::Remark;
 use super::stated::{Layer, Stated};
-use super::table::{Level, find};
+use super::table::{DECLARE, Level, find};
 use super::value::Value;
 use super::values::Values;
 use crate::config::{Config, GuardedRoute};
@@ -34,6 +34,7 @@ pub(crate) fn check(config: &Config, stated: &Stated, environment: &Environment)
     check.tokens();
     check.tls();
     check.promises();
+    check.declared();
     let none = Layer::new();
     let owns = stated.routes.iter().map(|route| &route.own);
     let owns: Vec<_> = if stated.routes.is_empty() { vec![&none] } else { owns.collect() };
@@ -162,6 +163,27 @@ impl Check<'_> {
         let longest = self.config.routes.iter().map(|guarded| guarded.route.policy.timing.answer_timeout).max();
         if longest.is_some_and(|longest| self.config.drain.limit < longest) {
             self.warn_top("drain", "shorter than `answer_timeout`: a stop may cut off clients that still wait (D4)");
+        }
+    }
+
+    /// G4: what is stated about a server must be about this store, and one statement not rule out another.
+    fn declared(&mut self) {
+        let store = &self.config.store;
+        if !matches!(store.url, StoreUrl::Postgres(_)) {
+            let text =
+                format!("is about a postgres:// store, and the store is {}, of which everything is read", store.url);
+            for name in store.declared.keys() {
+                self.refuse_top(&format!("{DECLARE}{name}"), text.as_str());
+            }
+            return;
+        }
+        let commit = store.declared.get("synchronous_commit");
+        if let (Some(&"synchronous"), Some(commit @ (&"local" | &"off"))) = (store.declared.get("standbys"), commit) {
+            let text = format!(
+                "\"synchronous\" contradicts `synchronous_commit` = \"{commit}\", which waits for no standby; \
+                 allowed beside it: none, asynchronous"
+            );
+            self.refuse_top("declare.standbys", text);
         }
     }
 

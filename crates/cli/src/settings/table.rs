@@ -53,6 +53,9 @@ impl Setting {
     }
 }
 
+/// What the names of settings begin with that state something about the store (G4).
+pub(crate) const DECLARE: &str = "declare.";
+
 /// The setting of that name at that level.
 pub(crate) fn find(level: Level, name: &str) -> Option<&'static Setting> {
     SETTINGS.iter().find(|setting| setting.level == level && setting.name == name)
@@ -128,6 +131,10 @@ pub(crate) const SETTINGS: &[Setting] = &[
     top("jwt.leeway", Duration("0s", "1h"), "60s", "How far the clocks of issuer and gateway may be apart, for `exp` and `nbf`."),
     top("sweep.every", Duration("100ms", "1d"), "1m", "How often expired records are deleted (D5)."),
     top("sweep.batch", Count(1, 100_000), "1000", "How many records one step deletes at most (D5)."),
+    setting("declare.fsync", Top, Word(&["on", "off"]), "What a `postgres://` server's `fsync` is, where that can't be read (G4)."),
+    setting("declare.full_page_writes", Top, Word(&["on", "off"]), "The same of its `full_page_writes`."),
+    setting("declare.synchronous_commit", Top, Word(&["remote_apply", "on", "remote_write", "local", "off"]), "The same of its `synchronous_commit`."),
+    setting("declare.standbys", Top, Word(&["none", "synchronous", "asynchronous"]), "What a failover may go to, where that can't be read: no standby, one that has every acknowledged commit, or one that may lack the last of them."),
 
     Setting { default: Some("urn:oncekey:problem:"), ..setting("problem_type_base", Everywhere, Kind::TypeBase, "What stands before the code in a problem's `type` (P).") },
 
@@ -172,7 +179,6 @@ pub(crate) const SETTINGS: &[Setting] = &[
     later("operations_path", Top),
     later("fast_mode", Top),
     later("wait_replicas", Top),
-    later("declare", Top),
     later("encryption.keys", Top),
     later_but("async", Route, Word(&["never", "allowed", "always"]), "\"never\""),
     later_but("mode", Route, Word(&["enforce", "shadow"]), "\"enforce\""),

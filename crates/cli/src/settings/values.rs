@@ -1,5 +1,6 @@
 //! Values by name and type, found in the first of several layers that has them.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -12,6 +13,7 @@ use oncekey_core::policy::StatusSet;
 use super::address::{SecretRef, StoreUrl, Upstream};
 use super::place::Place;
 use super::stated::{Assigned, Layer};
+use super::table::{DECLARE, SETTINGS};
 use super::value::Value;
 use crate::jwt::Jwks;
 use crate::scopes::ScopeFrom;
@@ -68,6 +70,16 @@ impl<'a> Values<'a> {
     /// The file that a setting names, if it names one.
     pub(crate) fn file(&self, name: &str) -> Option<PathBuf> {
         self.optional_text(name).map(PathBuf::from)
+    }
+
+    /// What `[declare]` states of the store, by name.
+    pub(crate) fn declared(&self) -> BTreeMap<&'static str, &'static str> {
+        let names = SETTINGS.iter().filter_map(|setting| setting.name.strip_prefix(DECLARE));
+        let stated = names.filter_map(|name| match self.optional(&format!("{DECLARE}{name}"))? {
+            Value::Word(value) => Some((name, *value)),
+            other => unreachable!("the table makes each declared setting a word, not {other:?}"),
+        });
+        stated.collect()
     }
 
     /// Where a secret is kept, if one is named.

@@ -19,6 +19,7 @@ mod operator;
 mod passing;
 mod postgres;
 mod profiles;
+mod promises;
 mod reloading;
 mod scopes;
 mod seed;

@@ -21,6 +21,14 @@ fn combinations_that_cannot_work_are_refused() {
             "oncekey.toml:1:12: upstream: it is the gateway itself (`listen`), which would call itself for ever",
         ),
         (
+            "[declare]\nstandbys = \"none\"",
+            "oncekey.toml:2:12: declare.standbys: is about a postgres:// store, and the store is sqlite:oncekey.db, of which everything is read",
+        ),
+        (
+            "store = \"postgres://db/x\"\n[declare]\nstandbys = \"synchronous\"\nsynchronous_commit = \"local\"",
+            "oncekey.toml:3:12: declare.standbys: \"synchronous\" contradicts `synchronous_commit` = \"local\", which waits for no standby; allowed beside it: none, asynchronous",
+        ),
+        (
             "[[route]]\nkey_header = \"X-Account-Id\"",
             "default: route.scope: the header of the key can't be the scope as well",
         ),

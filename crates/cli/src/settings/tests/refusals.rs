@@ -25,7 +25,14 @@ const REFUSALS: &[(&str, &str)] = &[
     ("admin = \"127.0.0.1:1\"", "oncekey.toml:1:9: admin: it must be a table, not a text"),
     ("[tls]\nkeys = 1", "oncekey.toml:2:1: tls.keys: no such setting; did you mean `key`?"),
     ("[encryption]\nnonsense = 1", "oncekey.toml:1:2: encryption: not in this version"),
-    ("[declare]", "oncekey.toml:1:1: declare: not in this version"),
+    (
+        "[declare]\nappendfsync = \"always\"",
+        "oncekey.toml:2:1: declare.appendfsync: no such setting; allowed here: fsync, full_page_writes, synchronous_commit, standbys",
+    ),
+    (
+        "[declare]\nstandbys = \"sync\"",
+        "oncekey.toml:2:12: declare.standbys: `sync` is none of them; allowed: none, synchronous, asynchronous",
+    ),
     ("[defaults]\nfingerprint = []", "oncekey.toml:2:15: defaults.fingerprint: it must be a table, not a list"),
     (
         "[jwt]\njwks = \"http://issuer.example/jwks\"",
