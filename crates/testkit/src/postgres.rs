@@ -6,6 +6,7 @@
 mod cutter;
 mod pooler;
 mod seed;
+mod surroundings;
 mod watch;
 
 use std::ffi::OsStr;
@@ -18,12 +19,13 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use rustix::process::geteuid;
+use rustix::process::{Pid, Signal, geteuid, kill_process};
 use tempfile::TempDir;
 use tokio_postgres::NoTls;
 
 use crate::free_address;
 use crate::process::usage;
+use surroundings::Surroundings;
 use watch::Watched;
 
 pub use cutter::{CommitCutter, CutAt};
@@ -52,6 +54,7 @@ pub struct PostgresServer {
     address: SocketAddr,
     databases: AtomicU32,
     watched: Watched,
+    surroundings: Surroundings,
 }
 
 /// What makes a server fast and roomy. Without fsync it still survives every crash but the machine's own.
@@ -66,6 +69,27 @@ impl PostgresServer {
     /// The same with further settings (lines of `postgresql.conf`) and files in its data directory, which only the server can
     /// read.
     pub fn start_with(release: Release, settings: &str, files: &[(&str, &[u8])]) -> io::Result<Self> {
+        Self::start_in(release, settings, files, |_| Ok(Surroundings::default()))
+    }
+
+    /// One that has a small file system of its own beside its data, for so many bytes. Databases are made on it
+    /// ([`PostgresServer::database`]), the log isn't there: a full one fails what is written and crashes nothing. Needs the right
+    /// to mount, as root or in a user namespace. It goes when the server is ended, even for a restart. Blocks.
+    pub fn start_on_small_disk(release: Release, bytes: u64) -> io::Result<Self> {
+        Self::start_in(release, "", &[], |directory| Surroundings::small_disk(directory.join("disk"), bytes))
+    }
+
+    /// One whose clock can be set ([`PostgresServer::set_clock`]). Needs Debian's `faketime`. Blocks.
+    pub fn start_with_clock(release: Release) -> io::Result<Self> {
+        Self::start_in(release, "", &[], |directory| Surroundings::clock(directory.join("clock")))
+    }
+
+    fn start_in(
+        release: Release,
+        settings: &str,
+        files: &[(&str, &[u8])],
+        surroundings: impl FnOnce(&Path) -> io::Result<Surroundings>,
+    ) -> io::Result<Self> {
         let directory = crate::scratch_dir()?;
         give(directory.path())?;
         let programs = programs(release, directory.path())?;
@@ -78,7 +102,11 @@ impl PostgresServer {
             file.write_all(content)?;
             give(&data.join(name))?;
         }
-        Self::run(programs, directory, settings)
+        let surroundings = surroundings(directory.path())?;
+        if let Some(disk) = surroundings.disk() {
+            give(disk)?;
+        }
+        Self::run(programs, directory, settings, surroundings)
     }
 
     /// Makes a standby of this server, which streams from it under the name `name`, and waits until it takes connections. Blocks.
@@ -89,13 +117,14 @@ impl PostgresServer {
         let from = format!("host=127.0.0.1 port={} user=postgres application_name={name}", self.address.port());
         let mut copy = unprivileged(&self.programs.join("pg_basebackup"));
         run(copy.args(["-R", "-c", "fast", "-d", &from, "-D"]).arg(directory.path().join("data")))?;
-        Self::run(self.programs.clone(), directory, "")
+        Self::run(self.programs.clone(), directory, "", Surroundings::default())
     }
 
     /// Starts the cluster in `directory/data`.
-    fn run(programs: PathBuf, directory: TempDir, settings: &str) -> io::Result<Self> {
+    fn run(programs: PathBuf, directory: TempDir, settings: &str, surroundings: Surroundings) -> io::Result<Self> {
         let watched = Watched::postgres(directory)?;
-        let mut server = Self { programs, address: free_address()?, databases: AtomicU32::new(0), watched };
+        let (address, databases) = (free_address()?, AtomicU32::new(0));
+        let mut server = Self { programs, address, databases, watched, surroundings };
         server.configure(settings)?;
         let mut started = server.control(&["start"]);
         // Between the look for a free port and its use another may have taken it.
@@ -135,9 +164,54 @@ impl PostgresServer {
 
     /// Makes a new database that no other test uses, and gives its name. It goes with its server.
     pub async fn database(&self) -> io::Result<String> {
-        let name = format!("test_{}", self.databases.fetch_add(1, Ordering::Relaxed));
-        self.execute("postgres", &format!("CREATE DATABASE {name}")).await?;
+        let number = self.databases.fetch_add(1, Ordering::Relaxed);
+        let name = format!("test_{number}");
+        let mut place = String::new();
+        if let Some(disk) = self.surroundings.disk() {
+            if number == 0 {
+                self.execute("postgres", &format!("CREATE TABLESPACE small LOCATION '{}'", disk.display())).await?;
+            }
+            place = " TABLESPACE small".to_owned();
+        }
+        self.execute("postgres", &format!("CREATE DATABASE {name}{place}")).await?;
         Ok(name)
+    }
+
+    /// Fills the small disk up to its last byte, or makes room on it again.
+    pub async fn fill_disk(&self, full: bool) -> io::Result<()> {
+        let disk = self.surroundings.disk().ok_or_else(|| io::Error::other("it has no disk of its own"))?;
+        let filler = disk.join("filler");
+        let filler = filler.display();
+        // The server's own process sees the disk; `cat` ends with an error when it is full.
+        let program = if full { format!("cat /dev/zero > {filler} || true") } else { format!("rm -f {filler}") };
+        self.execute("postgres", &format!("COPY (SELECT) TO PROGRAM '{program}'")).await
+    }
+
+    /// Sets the server's clock so many seconds off the machine's.
+    pub fn set_clock(&self, seconds: i64) -> io::Result<()> {
+        self.surroundings.set_clock(seconds)
+    }
+
+    /// Pauses all its processes, as a host does that hangs, or lets them go on.
+    pub fn pause(&self, paused: bool) -> io::Result<()> {
+        let signal = if paused { Signal::STOP } else { Signal::CONT };
+        let server = self.pid()?;
+        // First the one that could make new ones.
+        kill_process(server, signal)?;
+        for process in usage::children(server.as_raw_nonzero().get())? {
+            match kill_process(process, signal) {
+                // It has ended meanwhile.
+                Ok(()) | Err(rustix::io::Errno::SRCH) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    fn pid(&self) -> io::Result<Pid> {
+        let pid_file = fs::read_to_string(self.watched.directory().join("data/postmaster.pid"))?;
+        let pid = pid_file.lines().next().and_then(|line| line.trim().parse().ok()).and_then(Pid::from_raw);
+        pid.ok_or_else(|| io::Error::other("the server has no pid"))
     }
 
     /// Drops a database, and cuts whoever is connected to it. Blocks, and may be called within a runtime.
@@ -184,14 +258,12 @@ impl PostgresServer {
 
     /// CPU time that the server's processes have used: those that live, and those that have ended.
     pub fn cpu_time(&self) -> io::Result<Duration> {
-        let pid_file = fs::read_to_string(self.watched.directory().join("data/postmaster.pid"))?;
-        let pid = pid_file.lines().next().and_then(|line| line.trim().parse().ok());
-        usage::family_cpu_time(pid.ok_or_else(|| io::Error::other("the server has no pid"))?)
+        usage::family_cpu_time(self.pid()?.as_raw_nonzero().get())
     }
 
     fn control(&self, what: &[&str]) -> io::Result<()> {
         let (data, log) = (self.watched.directory().join("data"), self.watched.directory().join("data/server.log"));
-        let mut command = unprivileged(&self.programs.join("pg_ctl"));
+        let mut command = self.surroundings.program(&self.programs.join("pg_ctl"))?;
         run(command.arg("-D").arg(data).arg("-l").arg(log).args(["-w", "-t", "60", "-s"]).args(what))
     }
 }

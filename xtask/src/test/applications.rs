@@ -18,7 +18,7 @@ struct Component {
     check: &'static [&'static str],
 }
 
-const COMPONENTS: [Component; 9] = [
+const COMPONENTS: [Component; 10] = [
     // What the demo prints is run as it is printed.
     Component { package: "curl", check: &["curl", "--version"] },
     // h2load, a client of HTTP/2.
@@ -31,7 +31,9 @@ const COMPONENTS: [Component; 9] = [
     // The oldest release that the store is tested on; the newest comes from npm.
     Component { package: "postgresql-15", check: &["/usr/lib/postgresql/15/bin/postgres", "--version"] },
     Component { package: "pgbouncer", check: &["/usr/sbin/pgbouncer", "--version"] },
-    // PostgreSQL refuses to run as root.
+    // A server's clock that jumps.
+    Component { package: "faketime", check: &["faketime", "--version"] },
+    // PostgreSQL refuses to run as root. And a disk that is full is mounted (`unshare`).
     Component { package: "util-linux", check: &["setpriv", "--version"] },
 ];
 

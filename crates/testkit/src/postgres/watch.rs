@@ -17,10 +17,10 @@ pub(super) struct Watched {
     directory: PathBuf,
 }
 
-/// `$1` is the directory to remove, `$2` the file whose first line is the server's pid.
+/// `$1` is the directory to remove, `$2` the file whose first line is the server's pid. It may be paused.
 const WATCH: &str = r#"
 read -r _
-read -r pid < "$2" && kill -QUIT "$pid"
+read -r pid < "$2" && kill -QUIT "$pid" && kill -CONT "$pid"
 while kill -0 "$pid" 2> /dev/null; do sleep 0.05; done
 rm -rf "$1"
 "#;

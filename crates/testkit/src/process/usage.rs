@@ -4,6 +4,8 @@ use std::fs;
 use std::io;
 use std::time::Duration;
 
+use rustix::process::Pid;
+
 /// The memory of a process, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Memory {
@@ -33,16 +35,25 @@ pub(super) fn cpu_time(pid: i32) -> io::Result<Duration> {
 /// CPU time of a process, of its children, and of those that it has had.
 pub(crate) fn family_cpu_time(pid: i32) -> io::Result<Duration> {
     let mut total: u64 = fields(pid)?[UTIME..].iter().sum();
-    for process in fs::read_dir("/proc")? {
-        let child = process?.file_name().to_str().and_then(|name| name.parse().ok());
+    for child in children(pid)? {
         // One that has ended meanwhile is counted with its parent's next time.
-        if let Some(Ok(fields)) = child.map(fields)
-            && fields[PARENT] == u64::from(pid.unsigned_abs())
-        {
+        if let Ok(fields) = fields(child.as_raw_nonzero().get()) {
             total += fields[UTIME] + fields[UTIME + 1];
         }
     }
     Ok(ticks(total))
+}
+
+/// The children that a process has at the moment.
+pub(crate) fn children(pid: i32) -> io::Result<Vec<Pid>> {
+    let mut children = Vec::new();
+    for process in fs::read_dir("/proc")? {
+        let Some(child) = process?.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
+        if fields(child).is_ok_and(|fields| fields[PARENT] == u64::from(pid.unsigned_abs())) {
+            children.extend(Pid::from_raw(child));
+        }
+    }
+    Ok(children)
 }
 
 /// Where in [`fields`] the parent's pid stands, and the times: user, system, and the same of children that were waited for.
