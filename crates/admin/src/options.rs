@@ -9,7 +9,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use metrics_exporter_prometheus::PrometheusHandle;
-use oncekey_core::RecordId;
+use oncekey_core::{RecordId, Timestamp};
 use oncekey_store::{Store, StoreError};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::timeout;
@@ -60,6 +60,8 @@ pub struct Node {
     pub changed: Box<dyn Fn(RecordId) + Send + Sync>,
     /// Whether the node trusts the store's clock; while it doesn't, nothing counts as expired and nothing is swept (E9).
     pub trusts_clock: Box<dyn Fn() -> bool + Send + Sync>,
+    /// Whether it trusts this reading of the store's clock, just made: the node may not have seen yet that the clock has jumped.
+    pub believes: Box<dyn Fn(Timestamp) -> bool + Send + Sync>,
 }
 
 /// The state behind all handlers.
@@ -79,6 +81,10 @@ impl Admin {
 
     pub(crate) fn trusts_clock(&self) -> bool {
         (self.options.node.trusts_clock)()
+    }
+
+    pub(crate) fn believes(&self, now: Timestamp) -> bool {
+        (self.options.node.believes)(now)
     }
 
     /// Waits for the store, but not longer than it may take.

@@ -186,8 +186,12 @@ fn access(token: Option<Secret>, loopback: bool) -> Result<Access, Failure> {
 }
 
 fn node(engine: &Engine<Response<ResponseBody>>) -> Node {
-    let (forgetful, trusting) = (engine.clone(), engine.clone());
-    Node { changed: Box::new(move |id| forgetful.forget(id)), trusts_clock: Box::new(move || trusting.trusts_clock()) }
+    let (forgetful, trusting, believing) = (engine.clone(), engine.clone(), engine.clone());
+    Node {
+        changed: Box::new(move |id| forgetful.forget(id)),
+        trusts_clock: Box::new(move || trusting.trusts_clock()),
+        believes: Box::new(move |now| believing.believes(now)),
+    }
 }
 
 fn announce(config: &Config, front: &TcpListener, store: &dyn Store) {

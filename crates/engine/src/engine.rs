@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use oncekey_core::{Fingerprint, RecordId};
+use oncekey_core::{Fingerprint, RecordId, Timestamp};
 use oncekey_store::{Clock, Store, StoreError};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until, timeout_at};
@@ -75,6 +75,12 @@ impl<A: Send + 'static> Engine<A> {
     /// Whether the store's clock is in step with this node's elapsed time; while it isn't, nothing expires (E9).
     pub fn trusts_clock(&self) -> bool {
         self.node.trusts_clock()
+    }
+
+    /// Whether a reading of the store's clock, just made, is in step with this node's elapsed time: what is swept by another one
+    /// may not have expired (E9).
+    pub fn believes(&self, now: Timestamp) -> bool {
+        self.node.believes(now)
     }
 
     /// Waits up to `drain` for what runs, then writes the rest off as unknown, and ends this process's claim to live (D4).

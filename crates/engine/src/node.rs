@@ -141,6 +141,12 @@ impl<A: Send + 'static> Node<A> {
         None
     }
 
+    /// Whether this reading of the store's clock is in step with elapsed time (E9). It was asked for a moment ago, which the
+    /// tolerance covers.
+    pub(crate) fn believes(&self, now: Timestamp) -> bool {
+        self.store_time.believes(now, self.clock.elapsed())
+    }
+
     pub(crate) fn trusts_clock(&self) -> bool {
         self.store_time.is_trusted()
     }

@@ -27,14 +27,19 @@ impl StoreTime {
         !self.0.lock().ahead
     }
 
+    /// Whether a reading is in step, without taking note of it.
+    pub(crate) fn believes(&self, now: Timestamp, elapsed: Duration) -> bool {
+        let offset = offset(now, elapsed);
+        self.0.lock().base.is_none_or(|base| !is_ahead(offset, base))
+    }
+
     /// Takes note of a reading and says whether expiry can be trusted.
     pub(crate) fn observe(&self, now: Timestamp, elapsed: Duration) -> bool {
-        let elapsed = i64::try_from(elapsed.as_micros()).unwrap_or(i64::MAX);
-        let offset = now.as_micros().saturating_sub(elapsed);
+        let offset = offset(now, elapsed);
         let mut readings = self.0.lock();
         let base = readings.base.map_or(offset, |base| base.min(offset));
         readings.base = Some(base);
-        let ahead = u128::try_from(offset.saturating_sub(base)).unwrap_or(0) > TOLERANCE.as_micros();
+        let ahead = is_ahead(offset, base);
         if ahead != readings.ahead {
             readings.ahead = ahead;
             metrics::gauge!("oncekey_store_clock_ahead").set(f64::from(u8::from(ahead)));
@@ -46,6 +51,15 @@ impl StoreTime {
         }
         !ahead
     }
+}
+
+/// The difference between the store's clock and elapsed time, in microseconds.
+fn offset(now: Timestamp, elapsed: Duration) -> i64 {
+    now.as_micros().saturating_sub(i64::try_from(elapsed.as_micros()).unwrap_or(i64::MAX))
+}
+
+fn is_ahead(offset: i64, base: i64) -> bool {
+    u128::try_from(offset.saturating_sub(base)).unwrap_or(0) > TOLERANCE.as_micros()
 }
 
 #[cfg(test)]
@@ -73,6 +87,7 @@ mod tests {
         let readings = [((0, 0), true), ((3600, 1), false), ((3700, 101), false), ((110, 110), true)];
         for ((store, elapsed), trusted) in readings {
             let (now, elapsed) = at(store, elapsed);
+            assert_eq!(time.believes(now, elapsed), trusted, "store {store}s");
             assert_eq!(time.observe(now, elapsed), trusted, "store {store}s");
         }
     }

@@ -20,7 +20,11 @@ const ID: &str = "00000000-0000-8000-8000-000000000000";
 fn faulty(world: &World) -> (Arc<FaultyStore>, Router) {
     let store = Arc::new(FaultyStore::new(Arc::clone(&world.store) as Arc<_>));
     let changed = Arc::clone(&world.changed);
-    let node = Node { changed: Box::new(move |id| changed.lock().push(id)), trusts_clock: Box::new(|| true) };
+    let node = Node {
+        changed: Box::new(move |id| changed.lock().push(id)),
+        trusts_clock: Box::new(|| true),
+        believes: Box::new(|_| true),
+    };
     let router = router(options(Arc::clone(&store) as Arc<_>, Access::Loopback, node).1);
     (store, router)
 }

@@ -57,6 +57,10 @@ pub(crate) async fn world_with(access: Access) -> World {
 fn node(changed: Arc<Mutex<Vec<RecordId>>>, trusts_clock: Arc<AtomicBool>) -> Node {
     Node {
         changed: Box::new(move |id| changed.lock().push(id)),
+        believes: {
+            let trusts_clock = Arc::clone(&trusts_clock);
+            Box::new(move |_| trusts_clock.load(Ordering::Relaxed))
+        },
         trusts_clock: Box::new(move || trusts_clock.load(Ordering::Relaxed)),
     }
 }

@@ -15,6 +15,7 @@ use tokio_postgres::{Client, NoTls};
 pub(crate) static OLD: LazyLock<PostgresServer> =
     LazyLock::new(|| PostgresServer::start(Release::V15).expect("PostgreSQL 15 starts"));
 
+/// The newest.
 pub(crate) static NEW: LazyLock<PostgresServer> =
     LazyLock::new(|| PostgresServer::start(Release::V18).expect("PostgreSQL 18 starts"));
 

@@ -9,7 +9,7 @@ use oncekey_testkit::{PostgresServer, Release, scratch_dir};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use tokio::task::spawn_blocking;
 
-use crate::place::{OLD, migrated, options};
+use crate::place::{NEW, OLD, migrated, options};
 
 /// An authority of the test's own.
 fn authority() -> CertifiedIssuer<'static, KeyPair> {
@@ -18,9 +18,15 @@ fn authority() -> CertifiedIssuer<'static, KeyPair> {
     CertifiedIssuer::self_signed(params, KeyPair::generate().expect("a key")).expect("an authority")
 }
 
-/// A server whose certificate is `localhost`'s, and takes encrypted connections only.
 #[tokio::test]
 async fn each_mode_looks_at_what_it_promises_to_look_at() {
+    for release in [Release::V15, Release::V18] {
+        each_mode_on(release).await;
+    }
+}
+
+/// A server whose certificate is `localhost`'s.
+async fn each_mode_on(release: Release) {
     let (ours, other) = (authority(), authority());
     let key = KeyPair::generate().expect("a key");
     let params = CertificateParams::new(vec!["localhost".to_owned()]).expect("parameters");
@@ -28,7 +34,7 @@ async fn each_mode_looks_at_what_it_promises_to_look_at() {
     let (certificate, key) = (certificate.pem(), key.serialize_pem());
     let server = spawn_blocking(move || {
         let files = [("server.crt", certificate.as_bytes()), ("server.key", key.as_bytes())];
-        PostgresServer::start_with(Release::V15, "ssl = on", &files)
+        PostgresServer::start_with(release, "ssl = on", &files)
     });
     let server = server.await.expect("no panic").expect("starts");
     let directory = scratch_dir().expect("a directory");
@@ -87,9 +93,11 @@ async fn each_mode_looks_at_what_it_promises_to_look_at() {
 /// A server without TLS: `prefer` goes without, what asks for it gets none.
 #[tokio::test]
 async fn a_server_without_tls_is_used_only_where_that_is_allowed() {
-    let database = migrated(&OLD).await;
-    for (mode, is_allowed) in [("disable", true), ("prefer", true), ("require", false), ("verify-full", false)] {
-        let opened = PostgresStore::open(options(&format!("{}?sslmode={mode}", OLD.url(&database)))).await;
-        assert_eq!(opened.is_ok(), is_allowed, "{mode}: {opened:?}");
+    for server in [&OLD, &NEW] {
+        let database = migrated(server).await;
+        for (mode, is_allowed) in [("disable", true), ("prefer", true), ("require", false), ("verify-full", false)] {
+            let opened = PostgresStore::open(options(&format!("{}?sslmode={mode}", server.url(&database)))).await;
+            assert_eq!(opened.is_ok(), is_allowed, "{mode}: {opened:?}");
+        }
     }
 }

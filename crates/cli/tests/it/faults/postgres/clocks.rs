@@ -2,12 +2,13 @@
 
 use std::process::Command;
 use std::sync::Arc;
+use std::time::Duration;
 
-use oncekey_testkit::{PostgresServer, Release};
+use oncekey_testkit::{Call, PATIENCE, PostgresServer, Release};
 use tokio::task::spawn_blocking;
 
 use crate::faults::history::{History, Tally, assert_caught};
-use crate::faults::site::Site;
+use crate::faults::site::{Gateway, Site};
 
 const DAY: i64 = 24 * 60 * 60;
 
@@ -22,6 +23,24 @@ enum Sweeps {
     Operator,
 }
 
+impl Gateway {
+    /// Waits until the sweep of its own accord has seen whether the clock runs ahead.
+    async fn shows_clock_ahead(&self, ahead: bool) {
+        let shown = async {
+            loop {
+                let metrics = self.admin(&Call::get("/metrics")).await;
+                let text = String::from_utf8_lossy(&metrics.body).into_owned();
+                let is_ahead = text.lines().any(|line| line == "oncekey_store_clock_ahead 1");
+                if is_ahead == ahead {
+                    return;
+                }
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, shown).await.expect("a sweep sees the clock");
+    }
+}
+
 async fn jumping(release: Release, sweeps: Sweeps) -> Result<Tally, String> {
     let server = spawn_blocking(move || PostgresServer::start_with_clock(release));
     let server = Arc::new(server.await.expect("no panic").expect("starts"));
@@ -33,12 +52,16 @@ async fn jumping(release: Release, sweeps: Sweeps) -> Result<Tally, String> {
     for key in &keys {
         history.send(one.front, key, &[]).await;
     }
+    let mut fresh = Vec::new();
     // Longer than `ttl` ahead, back, and behind.
     for offset in [3 * DAY, 0, -3 * DAY] {
         server.set_clock(offset).expect("set");
+        // At once, before a heartbeat has shown it the clock: it is asked to sweep by what the server says now.
+        let (refused, sweep) = (offset > 0, Call::post("/api/sweep").json(""));
         for gateway in [&one, &two] {
-            // Each has seen the clock by now, and swept, or not.
-            gateway.sweep().await;
+            let answer = gateway.admin(&sweep).await;
+            assert_eq!(answer.status.as_u16(), if refused { 503 } else { 200 }, "{offset}: {answer:?}");
+            gateway.shows_clock_ahead(refused).await;
             for key in &keys {
                 history.send(gateway.front, key, &[]).await;
             }
@@ -48,16 +71,20 @@ async fn jumping(release: Release, sweeps: Sweeps) -> Result<Tally, String> {
             let swept = sweep.args(["sweep", "--store", &url]).env_clear().status().expect("oncekey runs");
             assert!(swept.success());
         }
-        let fresh = format!("fresh {offset}");
-        for gateway in [&one, &two] {
-            history.send(gateway.front, &fresh, &[]).await;
+        if offset >= 0 {
+            // What is made while the clock is behind expires that much early once it is right, and is nobody's fault.
+            let key = format!("fresh-{offset}");
+            for gateway in [&one, &two] {
+                history.send(gateway.front, &key, &[]).await;
+            }
+            fresh.push(key);
         }
     }
     server.set_clock(0).expect("set");
-    for key in &keys {
+    for key in keys.iter().chain(&fresh) {
         history.send(two.front, key, &[]).await;
     }
-    let tally = history.check(&site.upstream, &site.records())?;
+    let tally = history.check(&site.upstream, &two.records().await)?;
     eprintln!("{release:?}, a clock that jumps: {tally}");
     tally.all_completed()
 }
@@ -66,7 +93,7 @@ async fn jumping(release: Release, sweeps: Sweeps) -> Result<Tally, String> {
 async fn a_clock_that_jumps_expires_and_deletes_nothing_early() {
     for release in [Release::V15, Release::V18] {
         let tally = jumping(release, Sweeps::Gateways).await.expect("nothing is wrong");
-        assert_eq!((tally.executions as usize, tally.keys), (KEYS + 3, KEYS + 3), "{release:?}");
+        assert_eq!((tally.executions as usize, tally.keys), (KEYS + 2, KEYS + 2), "{release:?}");
     }
 }
 

@@ -13,7 +13,7 @@ use crate::server::{SERVER, database};
 /// Keys that a crowd asks for, one after the other. `ONCEKEY_TEST_KEYS` says how many, for a longer run than CI's.
 #[expect(clippy::disallowed_methods, reason = "a switch of this test; not a setting")]
 fn keys() -> usize {
-    std::env::var("ONCEKEY_TEST_KEYS").map_or(100, |keys| keys.parse().expect("ONCEKEY_TEST_KEYS is a number"))
+    std::env::var("ONCEKEY_TEST_KEYS").map_or(300, |keys| keys.parse().expect("ONCEKEY_TEST_KEYS is a number"))
 }
 
 #[tokio::test]
@@ -40,7 +40,8 @@ async fn control_claims_that_are_granted_to_everyone_are_caught_on_a_server() {
 async fn two_connections_to_the_server_serve_five_hundred_clients() {
     const CLIENTS: usize = 500;
     let pooler = spawn_blocking(|| Pooler::start_with(&SERVER, 2)).await.expect("no panic").expect("starts");
-    let site = Site::on_store(pooler.url(&database().await)).await;
+    let database = database().await;
+    let site = Site::on_store(pooler.url(&database)).await;
     let plan = site.gateway().set("lease", "30s").set("max_waiters", "1000");
     let (one, two) = tokio::join!(plan.start(), plan.start());
     let history = History::default();
@@ -54,7 +55,19 @@ async fn two_connections_to_the_server_serve_five_hundred_clients() {
             (first, history.send_on(&client, &key, &[]).await)
         }
     });
-    for (first, again) in join_all(asking).await {
+    let counting = async {
+        site.upstream.arrived(50).await;
+        SERVER
+            .execute(
+                &database,
+                "DO $$ BEGIN ASSERT (SELECT count(*) FROM pg_stat_activity \
+            WHERE datname = current_database() AND application_name = 'oncekey') BETWEEN 1 AND 2; END $$",
+            )
+            .await
+    };
+    let (answers, counted) = tokio::join!(join_all(asking), counting);
+    counted.expect("two connections, and no more");
+    for (first, again) in answers {
         for answer in [first, again] {
             assert_eq!(answer.map(|answer| answer.status.as_u16()), Some(201));
         }

@@ -71,6 +71,23 @@ async fn sweeps_that_are_cut_cost_nothing() {
     }
 }
 
+/// What a sweep does that takes what it must not is seen by the judge, whoever makes it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn control_a_sweep_that_takes_what_has_not_expired_is_caught() {
+    let database = database().await;
+    let site = Site::on_store(SERVER.url(&database)).await;
+    let plan = site.gateway().set("lease", "30s").set("cache_for", "0s");
+    let (one, two) = (plan.start().await, plan.start().await);
+    let load = Load::default();
+    let sweeping = async {
+        site.upstream.arrived(40).await;
+        SERVER.execute(&database, "DELETE FROM idempotency_keys WHERE status = 'completed'").await.expect("deleted");
+    };
+    let ((), keys) = load.during(&[one.front, two.front], sweeping).await;
+    load.retry(&[&one, &two], &keys).await.expect("every answer becomes final");
+    assert_caught(load.check(&site), "executed 2 times");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn control_a_claim_that_counts_as_granted_when_its_acknowledgement_is_lost_is_caught() {
     assert_caught(cut(&[CLAIM], CutAt::BeforeCommit, "grant_lost_claims").await, "executed 2 times");
