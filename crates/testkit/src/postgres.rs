@@ -109,15 +109,22 @@ impl PostgresServer {
         Self::run(programs, directory, settings, surroundings)
     }
 
-    /// Makes a standby of this server, which streams from it under the name `name`, and waits until it takes connections. Blocks.
-    /// Its settings are this server's of the moment. Only for releases that bring `pg_basebackup`.
+    /// Makes a standby of this server, which streams from it under the name `name`, and waits until it takes connections. Its
+    /// settings are this server's of the moment. This server is stopped for it and started again, so that its files can be copied:
+    /// not every release at hand brings `pg_basebackup`. Blocks.
     pub fn standby(&self, name: &str) -> io::Result<Self> {
         let directory = crate::scratch_dir()?;
         give(directory.path())?;
+        let data = directory.path().join("data");
+        self.stop()?;
+        let copied = run(Command::new("cp").arg("-a").arg(self.watched.directory().join("data")).arg(&data));
+        self.restart()?;
+        copied?;
+        fs::write(data.join("standby.signal"), "")?;
+        give(&data.join("standby.signal"))?;
         let from = format!("host=127.0.0.1 port={} user=postgres application_name={name}", self.address.port());
-        let mut copy = unprivileged(&self.programs.join("pg_basebackup"));
-        run(copy.args(["-R", "-c", "fast", "-d", &from, "-D"]).arg(directory.path().join("data")))?;
-        Self::run(self.programs.clone(), directory, "", Surroundings::default())
+        let settings = format!("primary_conninfo = '{from}'");
+        Self::run(self.programs.clone(), directory, &settings, Surroundings::default())
     }
 
     /// Starts the cluster in `directory/data`.

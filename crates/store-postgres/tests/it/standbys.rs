@@ -110,8 +110,8 @@ struct Pair {
 }
 
 impl Pair {
-    async fn start() -> Self {
-        let primary = spawn_blocking(|| PostgresServer::start_with(Release::V15, "fsync = on", &[])).await;
+    async fn start(release: Release) -> Self {
+        let primary = spawn_blocking(move || PostgresServer::start_with(release, "fsync = on", &[])).await;
         let primary = Arc::new(primary.expect("no panic").expect("starts"));
         let database = migrated(&primary).await;
         let of = primary.clone();
@@ -154,9 +154,8 @@ async fn thirty(store: &PostgresStore) -> Vec<RecordId> {
 }
 
 /// The server crashes and its synchronous standby takes over: the same store finds it, and every claim is there.
-#[tokio::test]
-async fn a_failover_to_a_synchronous_standby_loses_no_claim() {
-    let pair = Pair::start().await;
+async fn failover_to_a_synchronous_standby(release: Release) {
+    let pair = Pair::start(release).await;
     let store = pair.open().await;
     pair.promises(&store, PromiseClass::AtMostOnceUntilFailover).await;
     for sql in ["ALTER SYSTEM SET synchronous_standby_names = 'second'", "SELECT pg_reload_conf()"] {
@@ -180,6 +179,30 @@ async fn a_failover_to_a_synchronous_standby_loses_no_claim() {
     held_by_another(&tokio::time::timeout(PATIENCE, held).await.expect("an answer"));
 }
 
+#[tokio::test]
+async fn a_failover_to_a_synchronous_standby_loses_no_claim() {
+    for release in [Release::V15, Release::V18] {
+        failover_to_a_synchronous_standby(release).await;
+    }
+}
+
+/// A real standby is no store, whether the URL asks for one that takes writes or not; beside its primary it is passed over (G4).
+#[tokio::test]
+async fn a_standby_is_never_used() {
+    for release in [Release::V15, Release::V18] {
+        let pair = Pair::start(release).await;
+        for parameters in ["", "?target_session_attrs=read-write", "?target_session_attrs=primary"] {
+            let url = |hosts: String| format!("postgres://postgres@{hosts}/{}{parameters}", pair.database);
+            let alone = PostgresStore::open(options(&url(pair.standby.address().to_string()))).await;
+            assert!(matches!(alone, Err(StoreError::NotApplied(_))), "{release:?} {parameters}: {alone:?}");
+            let both = format!("{},{}", pair.standby.address(), pair.primary.address());
+            let store = PostgresStore::open(options(&url(both)).with_clock(clock())).await.expect("opens");
+            let key = format!("key-{}", parameters.len());
+            granted(&store.claim(samples::claim(&samples::identity("acc-1", &key), samples::owner())).await);
+        }
+    }
+}
+
 fn held_by_another(answer: &Result<Claimed, StoreError>) {
     assert!(matches!(answer, Ok(Claimed::Held(_))), "{answer:?}");
 }
@@ -188,7 +211,13 @@ fn held_by_another(answer: &Result<Claimed, StoreError>) {
 /// said so.
 #[tokio::test]
 async fn control_a_failover_to_an_asynchronous_standby_loses_claims() {
-    let pair = Pair::start().await;
+    for release in [Release::V15, Release::V18] {
+        failover_to_an_asynchronous_standby(release).await;
+    }
+}
+
+async fn failover_to_an_asynchronous_standby(release: Release) {
+    let pair = Pair::start(release).await;
     let store = pair.open().await;
     pair.promises(&store, PromiseClass::AtMostOnceUntilFailover).await;
     Pair::blocking(&pair.standby, PostgresServer::stop).await;
