@@ -120,12 +120,13 @@ impl Loaded {
 
     /// Reads the fields that each route's probes are sent with, secrets included.
     pub(crate) fn read_probe_fields(&mut self, environment: &Environment) -> Result<(), Refused> {
+        let none = Layer::new();
         for (number, guarded) in self.config.routes.iter_mut().enumerate() {
             let Some(probe) = &mut guarded.probe else { continue };
-            let own = self.stated.routes.get(number).map_or(&self.stated.defaults, |route| &route.own);
+            let own = self.stated.routes.get(number).map_or(&none, |route| &route.own);
             probe.fields = probe.headers.read(environment).map_err(|what| {
-                let place = Values::new([own, &self.stated.defaults]).place("probe_headers").clone();
-                Refused(vec![Remark::new(&place, "route.probe_headers", what)])
+                let values = Values::new([own, &self.stated.defaults]);
+                Refused(vec![Remark::new(values.place("probe_headers"), values.titled("probe_headers"), what)])
             })?;
         }
         Ok(())

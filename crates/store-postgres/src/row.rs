@@ -11,7 +11,7 @@ use oncekey_core::record::{Lifetimes, Origin, Times};
 use oncekey_core::{
     Fingerprint, Identity, Key, OwnerId, Record, RecordId, RecordedResponse, Scope, State, Timestamp, Token,
 };
-use oncekey_store::Found;
+use oncekey_store::{Found, kept};
 use tokio_postgres::Row;
 use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, accepts, to_sql_checked};
 
@@ -104,19 +104,9 @@ pub(crate) fn decode_whole(row: &Row) -> Result<Found, Failure> {
     let stored = decode(row)?;
     let columns = Columns { row, id: stored.record.identity.id() };
     let head: Option<&[u8]> = columns.get(COLUMNS)?;
-    let response = match (head, stored.record.response_status) {
-        (None, None) => None,
-        (Some(head), Some(status)) => {
-            let body: Option<Vec<u8>> = columns.get(COLUMNS + 1)?;
-            let response = RecordedResponse::decode(head, body.map(Into::into))
-                .map_err(|_| columns.corrupt("its recorded response can't be read"))?;
-            if response.status.as_u16() != status {
-                return Err(columns.corrupt("its recorded response has another status than the record"));
-            }
-            Some(Arc::new(response))
-        }
-        _ => return Err(columns.corrupt("its response is missing, or is there without a status")),
-    };
+    let body: Option<Vec<u8>> = columns.get(COLUMNS + 1)?;
+    let response = kept::response(stored.record.response_status, head, body.map(Into::into));
+    let response = response.map_err(|what| columns.corrupt(what))?.map(Arc::new);
     Ok(stored.found(response))
 }
 

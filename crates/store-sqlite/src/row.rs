@@ -8,7 +8,7 @@ use oncekey_core::record::{Lifetimes, Origin, Times};
 use oncekey_core::{
     Fingerprint, Identity, Key, OwnerId, Record, RecordId, RecordedResponse, Scope, State, Timestamp, Token,
 };
-use oncekey_store::Found;
+use oncekey_store::{Found, kept};
 use rusqlite::Row;
 use rusqlite::types::FromSql;
 
@@ -89,18 +89,8 @@ pub(crate) fn decode(row: &Row<'_>) -> Result<Stored, Failure> {
 pub(crate) fn decode_response(row: &Row<'_>, at: usize, record: &Record) -> Result<Option<RecordedResponse>, Failure> {
     let columns = Columns { row, id: record.identity.id() };
     let head: Option<&[u8]> = row.get_ref(at)?.as_blob_or_null().map_err(|_| columns.corrupt("its head is no blob"))?;
-    let (head, status) = match (head, record.response_status) {
-        (None, None) => return Ok(None),
-        (Some(head), Some(status)) => (head, status),
-        _ => return Err(columns.corrupt("its response is missing, or is there without a status")),
-    };
     let body: Option<Vec<u8>> = columns.get(at + 1)?;
-    let response = RecordedResponse::decode(head, body.map(Into::into))
-        .map_err(|_| columns.corrupt("its recorded response can't be read"))?;
-    if response.status.as_u16() != status {
-        return Err(columns.corrupt("its recorded response has another status than the record"));
-    }
-    Ok(Some(response))
+    kept::response(record.response_status, head, body.map(Into::into)).map_err(|what| columns.corrupt(what))
 }
 
 /// A row that is being read, and whose record it is.

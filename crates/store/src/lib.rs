@@ -8,6 +8,7 @@
 //! of "now".
 
 pub mod change;
+pub mod kept;
 
 mod clock;
 mod error;

@@ -312,13 +312,13 @@ impl Check<'_> {
         let owns: Vec<_> = stated.routes.iter().map(|route| &route.own).collect();
         let probes = |own: &&Layer| Values::new([*own, &stated.defaults]).word("on_unknown") == "probe";
         let all = if owns.is_empty() { vec![&none] } else { owns };
-        let idle = all.iter().filter(|own| !probes(own)).copied();
-        let defaults = (!all.iter().any(probes)).then_some(&stated.defaults);
-        for layer in idle.chain(defaults) {
+        let idle = all.iter().filter(|own| !probes(own)).map(|own| (*own, *own));
+        let defaults = (!all.iter().any(probes)).then_some((&none, &stated.defaults));
+        for (own, layer) in idle.chain(defaults) {
             for name in ["probe_url", "probe_headers", "probe_settle"] {
                 if layer.contains_key(name) {
                     let text = "is used with `on_unknown = \"probe\"` only";
-                    self.refuse(&Values::new([layer]), name, text);
+                    self.refuse(&Values::new([own, layer]), name, text);
                 }
             }
         }
@@ -343,7 +343,7 @@ fn names_many(source: &ScopeFrom) -> bool {
 }
 
 fn remark(values: &Values<'_>, name: &str, text: impl Into<String>) -> Remark {
-    let key = if find(Level::Top, name).is_some() { name.to_owned() } else { format!("route.{name}") };
+    let key = if find(Level::Top, name).is_some() { name.to_owned() } else { values.titled(name) };
     Remark::new(values.place(name), key, text)
 }
 

@@ -41,6 +41,14 @@ impl<'a> Values<'a> {
         self.assigned(name).map_or(&Place::Default, |assigned| &assigned.place)
     }
 
+    /// What a route's setting is called where it stands: in the route itself, or in `[defaults]`. What is built in stands nowhere; that
+    /// it doesn't suit is the route's matter.
+    pub(crate) fn titled(&self, name: &str) -> String {
+        let is_own = self.0.first().is_some_and(|layer| layer.contains_key(name));
+        let title = if is_own || *self.place(name) == Place::Default { "route" } else { "defaults" };
+        format!("{title}.{name}")
+    }
+
     /// Where a key set is, if one is named.
     pub(crate) fn jwks(&self, name: &str) -> Option<Jwks> {
         self.optional(name).map(|value| match value {

@@ -34,7 +34,7 @@ fn combinations_that_cannot_work_are_refused() {
         ),
         (
             "[defaults]\nanswer_headers = { X-Key = \"k\" }\n[[route]]\nkey_header = \"X-Key\"",
-            "oncekey.toml:2:18: route.answer_headers: holds the header of the key, which each answer carries as it was sent (K8)",
+            "oncekey.toml:2:18: defaults.answer_headers: holds the header of the key, which each answer carries as it was sent (K8)",
         ),
         (
             "[[route]]\nscope = [\"jwt:sub\"]",
@@ -58,7 +58,7 @@ fn combinations_that_cannot_work_are_refused() {
         ),
         (
             "[defaults]\nprobe_settle = \"1h\"\n[[route]]\n[[route]]\npath = \"/a\"",
-            "oncekey.toml:2:16: route.probe_settle: is used with `on_unknown = \"probe\"` only",
+            "oncekey.toml:2:16: defaults.probe_settle: is used with `on_unknown = \"probe\"` only",
         ),
         (
             "[[route]]\nprobe_headers = { X-A = \"a\" }",
@@ -66,11 +66,11 @@ fn combinations_that_cannot_work_are_refused() {
         ),
         (
             "[defaults]\nrequire = \"at_most_once\"\n[[route]]\non_unknown = \"retry\"",
-            "oncekey.toml:2:11: route.require: at_most_once is more than on_unknown = \"retry\" promises, which is best_effort",
+            "oncekey.toml:2:11: defaults.require: at_most_once is more than on_unknown = \"retry\" promises, which is best_effort",
         ),
         (
             "[defaults]\nrequire = \"at_most_once_until_failover\"\non_store_error = \"open\"",
-            "oncekey.toml:2:11: route.require: at_most_once_until_failover is more than on_store_error = \"open\" promises, \
+            "oncekey.toml:2:11: defaults.require: at_most_once_until_failover is more than on_store_error = \"open\" promises, \
              which is best_effort",
         ),
         ("[tls]\ncert = \"a.pem\"", "oncekey.toml:2:8: tls.cert: it needs `tls.key` beside it"),
@@ -82,7 +82,7 @@ fn combinations_that_cannot_work_are_refused() {
         ),
         (
             "[tls]\ncert = \"a.pem\"\nkey = \"a.key\"\n[defaults]\nscope = [\"client-cert\"]",
-            "oncekey.toml:5:9: route.scope: `client-cert` needs `client_cert.ca`, and `tls.cert` with `tls.key`",
+            "oncekey.toml:5:9: defaults.scope: `client-cert` needs `client_cert.ca`, and `tls.cert` with `tls.key`",
         ),
         (
             "upstream = \"https://api\"\n[upstream_tls]\ncert = \"a.pem\"",
@@ -112,7 +112,7 @@ fn a_probe_of_the_defaults_may_serve_some_routes_and_not_others() {
     assert!(routes[0].probe.is_some() && routes[1].probe.is_none());
 
     let refused = loaded.read_probe_fields(&Environment::default()).expect_err("the secret is missing").to_string();
-    assert_eq!(refused, "oncekey.toml:3:17: route.probe_headers: `authorization`: T is not set");
+    assert_eq!(refused, "oncekey.toml:3:17: defaults.probe_headers: `authorization`: T is not set");
     loaded.read_probe_fields(&Environment::from([("T", "Bearer s3cret")])).expect("the secret is there");
     let fields = &loaded.config.routes[0].probe.as_ref().expect("it probes").fields;
     assert_eq!((fields["authorization"].as_bytes(), fields["x-a"].as_bytes()), (&b"Bearer s3cret"[..], &b"a b"[..]));
@@ -154,7 +154,7 @@ fn what_is_doubtful_is_warned_about() {
     for (text, expected) in [
         (
             "[defaults]\nttl = \"23h\"",
-            "oncekey.toml:2:7: route.ttl: under 24h: a retry that comes later executes again",
+            "oncekey.toml:2:7: defaults.ttl: under 24h: a retry that comes later executes again",
         ),
         ("[[route]]\nttl = \"73h\"", "oncekey.toml:2:7: route.ttl: over 72h: the store grows with it"),
         (
@@ -189,12 +189,12 @@ fn what_is_doubtful_is_warned_about() {
         ),
         (
             "[defaults]\nscope = [\"cookie:sid\"]",
-            "oncekey.toml:2:9: route.scope: `cookie:sid` changes with the session cookie: a retry with a new session cookie is \
+            "oncekey.toml:2:9: defaults.scope: `cookie:sid` changes with the session cookie: a retry with a new session cookie is \
              a new operation (S4)",
         ),
         (
             "[defaults]\nscope = [\"authorization\"]",
-            "oncekey.toml:2:9: route.scope: `authorization` changes with the token: a retry with a new token is a new \
+            "oncekey.toml:2:9: defaults.scope: `authorization` changes with the token: a retry with a new token is a new \
              operation (S4)",
         ),
         (
@@ -218,25 +218,25 @@ fn what_is_doubtful_is_warned_about() {
         ),
         (
             "[defaults]\nwait = \"2m\"",
-            "oncekey.toml:2:8: route.wait: longer than `answer_timeout`: duplicates wait longer than the first request",
+            "oncekey.toml:2:8: defaults.wait: longer than `answer_timeout`: duplicates wait longer than the first request",
         ),
         (
             "[defaults]\non_unknown = \"retry\"\nmax_attempts = 1",
-            "oncekey.toml:3:16: route.max_attempts: 1 leaves nothing to execute again after an unknown outcome (E7)",
+            "oncekey.toml:3:16: defaults.max_attempts: 1 leaves nothing to execute again after an unknown outcome (E7)",
         ),
         (
             "[defaults]\non_unknown = \"probe\"\nprobe_url = \"http://api/{key}\"",
-            "oncekey.toml:3:13: route.probe_url: names no {scope}: scopes that use one key are told of each other's operations",
+            "oncekey.toml:3:13: defaults.probe_url: names no {scope}: scopes that use one key are told of each other's operations",
         ),
         (
             "[defaults]\non_unknown = \"probe\"\nprobe_url = \"http://api/{scope}/{key}\"\nprobe_settle = \"9m\"",
-            "oncekey.toml:4:16: route.probe_settle: shorter than `upstream_timeout`: a 404 may be believed while the \
+            "oncekey.toml:4:16: defaults.probe_settle: shorter than `upstream_timeout`: a 404 may be believed while the \
              execution is still under way",
         ),
         (
             "[defaults]\nretry_status = [200, 504]",
-            "oncekey.toml:2:16: route.retry_status: 504 also stands in `unknown_status`, which goes first\n\
-             oncekey.toml:2:16: route.retry_status: holds a success: after it a retry executes again (E8)",
+            "oncekey.toml:2:16: defaults.retry_status: 504 also stands in `unknown_status`, which goes first\n\
+             oncekey.toml:2:16: defaults.retry_status: holds a success: after it a retry executes again (E8)",
         ),
     ] {
         assert_eq!(warnings(text), expected);
