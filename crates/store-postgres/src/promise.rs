@@ -70,12 +70,10 @@ pub(crate) async fn read(session: &Session) -> Result<Settings, Failure> {
     Ok(Settings::of(values, standbys))
 }
 
-/// How a setting's value came to be known.
-enum Known<'a> {
-    Read(&'a str),
-    /// Also where something better was read.
-    Declared(&'static str),
-    Not,
+/// What counts of a setting, and whether that was declared, also where something better was read.
+struct Known<'a> {
+    value: Option<&'a str>,
+    is_declared: bool,
 }
 
 impl<'a> Known<'a> {
@@ -84,18 +82,11 @@ impl<'a> Known<'a> {
         // What nobody knows is the weakest.
         let weakness = |value: &str| values.iter().position(|known| *known == value).unwrap_or(values.len());
         match (read, declared) {
-            (Some(read), Some(declared)) if weakness(read) < weakness(declared) => Self::Declared(declared),
-            (Some(read), _) => Self::Read(read),
-            (None, Some(declared)) => Self::Declared(declared),
-            (None, None) => Self::Not,
-        }
-    }
-
-    fn value(&self) -> Option<&str> {
-        match self {
-            Self::Read(value) => Some(value),
-            Self::Declared(value) => Some(value),
-            Self::Not => None,
+            (Some(read), Some(declared)) if weakness(read) < weakness(declared) => {
+                Self { value: Some(declared), is_declared: true }
+            }
+            (Some(read), _) => Self { value: Some(read), is_declared: false },
+            (None, declared) => Self { value: declared, is_declared: declared.is_some() },
         }
     }
 }
@@ -126,7 +117,7 @@ impl Settings {
             .iter()
             .map(|(name, values)| (*name, Known::of(self.get(name), declared.0.get(name).copied(), values)))
             .collect();
-        let value = |name: &str| known.get(name).and_then(Known::value);
+        let value = |name: &str| known.get(name).and_then(|known| known.value);
         let mut class = PromiseClass::AtMostOnce;
         let mut shortfalls = Vec::new();
         let mut falls = |to: PromiseClass, why: String| {
@@ -166,23 +157,21 @@ impl Settings {
             ),
             None => falls(PromiseClass::BestEffort, unread("synchronous_commit")),
         }
-        let risk = match known.get("standbys") {
-            Some(Known::Read("asynchronous")) => {
+        let risk = match known.get("standbys").map(|known| (known.value, known.is_declared)) {
+            Some((Some("asynchronous"), false)) => {
                 Some("the server has standbys and none is synchronous (`synchronous_standby_names` is empty)")
             }
-            Some(Known::Declared("asynchronous")) => Some("`standbys` is declared asynchronous"),
-            Some(Known::Read(_) | Known::Declared(_)) => None,
-            Some(Known::Not) | None => Some(
+            Some((Some("asynchronous"), true)) => Some("`standbys` is declared asynchronous"),
+            Some((Some(_), _)) => None,
+            Some((None, _)) | None => Some(
                 "it can't be read whether the server has standbys (grant pg_monitor, or declare `standbys`), and none is synchronous",
             ),
         };
         if let Some(risk) = risk {
             falls(PromiseClass::AtMostOnceUntilFailover, format!("{risk}: a failover can lose the last commits"));
         }
-        let declared = known.iter().filter_map(|(name, known)| match known {
-            Known::Declared(value) => Some((*name, *value)),
-            Known::Read(_) | Known::Not => None,
-        });
+        let rests_on = |name: &str| known.get(name).is_some_and(|known| known.is_declared);
+        let declared = declared.0.iter().filter(|(name, _)| rests_on(name)).map(|(name, value)| (*name, *value));
         Promise { class, shortfalls, declared: declared.collect() }
     }
 }

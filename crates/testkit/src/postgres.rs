@@ -173,13 +173,16 @@ impl PostgresServer {
     pub async fn database(&self) -> io::Result<String> {
         let number = self.databases.fetch_add(1, Ordering::Relaxed);
         let name = format!("test_{number}");
-        let mut place = String::new();
-        if let Some(disk) = self.surroundings.disk() {
-            if number == 0 {
-                self.execute("postgres", &format!("CREATE TABLESPACE small LOCATION '{}'", disk.display())).await?;
+        let place = match self.surroundings.disk() {
+            None => "",
+            Some(disk) => {
+                if number == 0 {
+                    let make = format!("CREATE TABLESPACE small LOCATION '{}'", disk.display());
+                    self.execute("postgres", &make).await?;
+                }
+                " TABLESPACE small"
             }
-            place = " TABLESPACE small".to_owned();
-        }
+        };
         self.execute("postgres", &format!("CREATE DATABASE {name}{place}")).await?;
         Ok(name)
     }
