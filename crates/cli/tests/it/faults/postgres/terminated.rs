@@ -76,7 +76,7 @@ async fn ended_before_commit(at_claim: bool, broken: &str) -> Result<Tally, Stri
     } else {
         let recording = async {
             site.upstream.arrived(1).await;
-            let (_, ()) = tokio::join!(ending, async {
+            tokio::join!(ending, async {
                 kept.await;
                 site.upstream.open("shut");
             });
