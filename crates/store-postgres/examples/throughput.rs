@@ -1,4 +1,4 @@
-//! How many claims and outcomes a second the store takes, at 1, 32 and 128 at once.
+//! How many claims and outcomes a second the store takes, at 1, 32 and 128 at once, and what CPU time they cost the server.
 //!
 //! `cargo run -p oncekey-store-postgres --release --example throughput [URL]`. Without a URL, PostgreSQL 15 is started for it, with
 //! `fsync` on: then the disk of the temporary directory is measured.
@@ -69,7 +69,21 @@ async fn step(store: &PostgresStore, step: Step, number: usize, response: &Arc<R
     }
 }
 
-async fn round(name: &str, store: &Arc<PostgresStore>, what: Step, tasks: usize, next: &Arc<AtomicUsize>) {
+/// What all rounds need.
+struct Stand {
+    /// Unless it is another's.
+    server: Option<PostgresServer>,
+    store: Arc<PostgresStore>,
+    next: Arc<AtomicUsize>,
+}
+
+impl Stand {
+    fn server_time(&self) -> Duration {
+        self.server.as_ref().map_or(Duration::ZERO, |server| server.cpu_time().expect("the server's times"))
+    }
+}
+
+async fn round(name: &str, stand: &Stand, what: Step, tasks: usize) {
     let mut headers = http::HeaderMap::new();
     headers.insert("content-type", http::HeaderValue::from_static("application/json"));
     let body = RecordedBody::Stored(vec![b'x'; 600].into());
@@ -79,10 +93,10 @@ async fn round(name: &str, store: &Arc<PostgresStore>, what: Step, tasks: usize,
         body,
         trailers: http::HeaderMap::new(),
     });
-    let begun = Instant::now();
+    let (begun, worked) = (Instant::now(), stand.server_time());
     let mut running = JoinSet::new();
     for _ in 0..tasks {
-        let (store, next, response) = (store.clone(), next.clone(), response.clone());
+        let (store, next, response) = (stand.store.clone(), stand.next.clone(), response.clone());
         running.spawn(async move {
             let mut took = Vec::new();
             while begun.elapsed() < ROUND {
@@ -94,11 +108,12 @@ async fn round(name: &str, store: &Arc<PostgresStore>, what: Step, tasks: usize,
         });
     }
     let mut took: Vec<Duration> = running.join_all().await.into_iter().flatten().collect();
+    let worked = stand.server_time().saturating_sub(worked).as_micros() / took.len() as u128;
     took.sort_unstable();
     let rate = took.len() as u64 / ROUND.as_secs();
     let at = |part: usize| took[took.len() * part / 1000];
     println!(
-        "{name:<18} {tasks:>4} tasks: {rate:>7}/s  p50 {:>9.1?}  p99 {:>9.1?}  max {:>9.1?}",
+        "{name:<18} {tasks:>4} tasks: {rate:>7}/s  p50 {:>9.1?}  p99 {:>9.1?}  max {:>9.1?}  server {worked:>4} µs each",
         at(500),
         at(990),
         took[took.len() - 1],
@@ -119,14 +134,16 @@ async fn main() {
     let since = std::time::SystemTime::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_secs());
     let first = usize::try_from(since << 24).expect("an address has 64 bits");
     let next = Arc::new(AtomicUsize::new(first));
+    let stand = Stand { server, store, next };
+    let store = &stand.store;
     for number in 0..1000 {
         store.claim(claim(number)).await.expect("there");
     }
     for tasks in [1, 32, 128] {
-        round("claim", &store, Step::Claim, tasks, &next).await;
-        round("claim and record", &store, Step::ClaimAndRecord, tasks, &next).await;
-        round("held", &store, Step::Held, tasks, &next).await;
-        round("read", &store, Step::Read, tasks, &next).await;
+        round("claim", &stand, Step::Claim, tasks).await;
+        round("claim and record", &stand, Step::ClaimAndRecord, tasks).await;
+        round("held", &stand, Step::Held, tasks).await;
+        round("read", &stand, Step::Read, tasks).await;
     }
     println!("{:?}", store.stats().await.expect("stats"));
 }

@@ -142,7 +142,12 @@ fn take(granted: &mut HashMap<RecordId, Granted>, rows: &[Row]) -> Result<(), Fa
     Ok(())
 }
 
-async fn run(sql: &str, batch: &[&MakeClaim], session: &Session, lock_timeout: Duration) -> Result<Vec<Row>, Failure> {
+async fn run(
+    sql: &'static str,
+    batch: &[&MakeClaim],
+    session: &Session,
+    lock_timeout: Duration,
+) -> Result<Vec<Row>, Failure> {
     let Ok(state) = transition(None, Event::Claim, true) else { return Ok(Vec::new()) };
     let state = state.name();
     let lock_timeout = lock_timeout.as_millis().max(1).to_string();
@@ -189,5 +194,5 @@ async fn run(sql: &str, batch: &[&MakeClaim], session: &Session, lock_timeout: D
             (&fresh as _, Type::BOOL_ARRAY),
         ] as [Param<'_>; 3]);
     }
-    session.query(sql, &params).await
+    session.query_often(sql, &params).await
 }

@@ -121,6 +121,11 @@ impl Failure {
         }
     }
 
+    /// The same of an attempt to prepare a statement that was to be run then: it wasn't, however that ended.
+    pub(crate) fn while_preparing(self) -> Self {
+        if self.refused_with().is_some() { self } else { self.while_connecting() }
+    }
+
     /// The SQLSTATE of a statement that the server refused and rolled back. What ends the session (FATAL) isn't one: it can
     /// strike between the commit and its acknowledgement.
     pub(crate) fn refused_with(&self) -> Option<&SqlState> {

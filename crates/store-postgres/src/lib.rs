@@ -33,12 +33,14 @@
 
 mod claims;
 mod config;
+mod direct;
 mod error;
 mod listing;
 mod lookup;
 mod operating;
 mod outcomes;
 mod owners;
+mod prepared;
 mod promise;
 mod reader;
 mod replays;

@@ -28,7 +28,7 @@ pub(crate) async fn read_several(
     );
     let now = session.server().given_time();
     let wanted: Vec<&[u8]> = ids.iter().map(|id| &id.as_bytes()[..]).collect();
-    let rows = session.read(READ, &[(&now, Type::TIMESTAMPTZ), (&wanted, Type::BYTEA_ARRAY)]).await?;
+    let rows = session.read_often(READ, &[(&now, Type::TIMESTAMPTZ), (&wanted, Type::BYTEA_ARRAY)]).await?;
     let mut rows_by_id = HashMap::new();
     for row in &rows {
         rows_by_id.insert(row.try_get::<_, &[u8]>(1)?, row);
@@ -47,6 +47,6 @@ pub(crate) async fn peek(session: &Session, ids: &[RecordId]) -> Result<Vec<Foun
     );
     let now = session.server().given_time();
     let ids: Vec<&[u8]> = ids.iter().map(|id| &id.as_bytes()[..]).collect();
-    let rows = session.read(PEEK, &[(&now, Type::TIMESTAMPTZ), (&ids, Type::BYTEA_ARRAY)]).await?;
+    let rows = session.read_often(PEEK, &[(&now, Type::TIMESTAMPTZ), (&ids, Type::BYTEA_ARRAY)]).await?;
     rows.iter().map(|row| Ok(row::decode(row)?.found(None))).collect()
 }

@@ -118,7 +118,7 @@ impl Write for RecordOutcome {
         let statuses: Vec<Option<i16>> = responses().map(|response| response.map(|(status, _)| status)).collect();
         let bodies: Vec<Option<&[u8]>> = responses().map(|response| response.and_then(|(_, body)| body)).collect();
         let rows = session
-            .query(
+            .query_often(
                 RECORD,
                 &[
                     (&now, Type::TIMESTAMPTZ),

@@ -1,9 +1,9 @@
 //! Connections: opened when needed, given up when broken, and shared by many calls at a time.
 //!
 //! A connection carries statements one after another without waiting for each answer in between (pipelining), so a few of
-//! them serve all readers of a process. Every statement is parsed anew and unnamed, and is a transaction of its own: nothing
-//! is ever left open on the server between two messages of ours, so a process that is paused holds up nobody, and PgBouncer
-//! may hand each statement to another connection.
+//! them serve all readers of a process. Every statement is a transaction of its own: nothing is ever left open on the server
+//! between two messages of ours, so a process that is paused holds up nobody, and PgBouncer may hand each statement to another
+//! connection. Those that are sent often are prepared where the connection is the server's own (see `prepared`).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,6 +20,7 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 use tokio_util::task::TaskTracker;
 
 use crate::error::Failure;
+use crate::prepared::Prepared;
 use crate::row::At;
 use crate::{PostgresOptions, tls};
 
@@ -42,6 +43,7 @@ struct Live {
     client: Arc<Client>,
     /// Set when the server has warned of something since it was last looked at.
     warned: Arc<AtomicBool>,
+    prepared: Option<Arc<Prepared>>,
 }
 
 /// A place for one connection.
@@ -49,6 +51,8 @@ pub(crate) struct Session {
     server: Arc<Server>,
     live: Mutex<Option<Live>>,
     patience: Option<Duration>,
+    /// Whether all its statements are short ones, that are planned for indexes.
+    is_short: bool,
 }
 
 impl Server {
@@ -70,11 +74,31 @@ impl Server {
         self.options.clock.as_ref().map(|clock: &Arc<dyn Clock>| At(clock.now()))
     }
 
-    async fn connect(&self) -> Result<Live, Failure> {
+    async fn connect(&self, is_short: bool) -> Result<Live, Failure> {
         let (client, connection) = self.options.config.connect(self.tls.clone()).await?;
         let warned = Arc::new(AtomicBool::new(false));
         self.tasks.spawn(drive(connection, warned.clone()));
-        Ok(Live { client: Arc::new(client), warned })
+        let prepared = if is_short { Prepared::set_up(&client).await?.map(Arc::new) } else { None };
+        Ok(Live { client: Arc::new(client), warned, prepared })
+    }
+}
+
+impl Live {
+    async fn query(&self, sql: &str, params: &[Param<'_>]) -> Result<Vec<Row>, Failure> {
+        Ok(self.client.query_typed(sql, params).await?)
+    }
+
+    async fn query_often(&self, sql: &'static str, params: &[Param<'_>]) -> Result<Vec<Row>, Failure> {
+        match &self.prepared {
+            Some(prepared) => prepared.query(&self.client, sql, params).await,
+            None => self.query(sql, params).await,
+        }
+    }
+
+    /// Whether a reading failed with its connection.
+    fn broke_by(&self, failure: &Failure) -> bool {
+        let (Failure::Postgres(error) | Failure::Unreached(error)) = failure else { return false };
+        self.client.is_closed() || error.is_closed()
     }
 }
 
@@ -103,17 +127,17 @@ impl Session {
     /// A place for a connection whose statements are bounded by the options' patience.
     pub(crate) fn new(server: &Arc<Server>) -> Self {
         let patience = Some(server.options.patience);
-        Self { server: Arc::clone(server), live: Mutex::default(), patience }
+        Self { server: Arc::clone(server), live: Mutex::default(), patience, is_short: true }
     }
 
     /// One for statements that may take long, but not for ever: a server that hangs would stop all sweeping.
     pub(crate) fn patient(server: &Arc<Server>) -> Self {
-        Self { patience: Some(LONG), ..Self::new(server) }
+        Self { patience: Some(LONG), is_short: false, ..Self::new(server) }
     }
 
     /// One for what takes as long as it takes: making an index.
     pub(crate) fn unhurried(server: &Arc<Server>) -> Self {
-        Self { patience: None, ..Self::new(server) }
+        Self { patience: None, is_short: false, ..Self::new(server) }
     }
 
     pub(crate) fn server(&self) -> &Arc<Server> {
@@ -130,7 +154,7 @@ impl Session {
         if let Some(live) = live.as_ref().filter(|live| !live.client.is_closed()) {
             return Ok(live.clone());
         }
-        let fresh = match timeout(self.server.options.patience, self.server.connect()).await {
+        let fresh = match timeout(self.server.options.patience, self.server.connect(self.is_short)).await {
             Ok(connected) => connected.map_err(Failure::while_connecting)?,
             Err(_) => return Err(Failure::Refused("the server could not be reached in time")),
         };
@@ -150,14 +174,19 @@ impl Session {
     /// connection is there; dropping the future cancels nothing on the server.
     pub(crate) async fn query(&self, sql: &str, params: &[Param<'_>]) -> Result<Vec<Row>, Failure> {
         let live = self.live().await?;
-        self.query_on(&live, sql, params).await
+        self.bounded(&live, live.query(sql, params)).await
     }
 
-    async fn query_on(&self, live: &Live, sql: &str, params: &[Param<'_>]) -> Result<Vec<Row>, Failure> {
-        let asking = live.client.query_typed(sql, params);
-        let Some(patience) = self.patience else { return Ok(asking.await?) };
+    /// The same of a statement that is sent often, always with the same types.
+    pub(crate) async fn query_often(&self, sql: &'static str, params: &[Param<'_>]) -> Result<Vec<Row>, Failure> {
+        let live = self.live().await?;
+        self.bounded(&live, live.query_often(sql, params)).await
+    }
+
+    async fn bounded<T>(&self, live: &Live, asking: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+        let Some(patience) = self.patience else { return asking.await };
         if let Ok(answer) = timeout(patience, asking).await {
-            return Ok(answer?);
+            return answer;
         }
         self.give_up(live).await;
         Err(Failure::TookTooLong)
@@ -167,10 +196,22 @@ impl Session {
     /// server that was restarted costs its readers nothing.
     pub(crate) async fn read(&self, sql: &str, params: &[Param<'_>]) -> Result<Vec<Row>, Failure> {
         let live = self.live().await?;
-        match self.query_on(&live, sql, params).await {
-            Err(Failure::Postgres(error)) if live.client.is_closed() || error.is_closed() => {
+        match self.bounded(&live, live.query(sql, params)).await {
+            Err(failure) if live.broke_by(&failure) => {
                 self.give_up(&live).await;
                 self.query(sql, params).await
+            }
+            answer => answer,
+        }
+    }
+
+    /// The same of a statement that is sent often.
+    pub(crate) async fn read_often(&self, sql: &'static str, params: &[Param<'_>]) -> Result<Vec<Row>, Failure> {
+        let live = self.live().await?;
+        match self.bounded(&live, live.query_often(sql, params)).await {
+            Err(failure) if live.broke_by(&failure) => {
+                self.give_up(&live).await;
+                self.query_often(sql, params).await
             }
             answer => answer,
         }

@@ -11,11 +11,12 @@ use crate::session::Session;
 /// Marks claims that lapsed, chosen by the condition. As of the deadline, if that has passed: what a record counts as mustn't
 /// depend on when it was swept. `$1` is the time of the sweep, `$2` the limit, `$3` the state.
 macro_rules! mark {
-    ($from:literal) => {
+    ($which:literal) => {
         concat!(
-            "WITH lapsed AS MATERIALIZED (SELECT k.id ",
-            $from,
-            " LIMIT $2 FOR NO KEY UPDATE OF k SKIP LOCKED) \
+            "WITH lapsed AS MATERIALIZED ( \
+                 SELECT k.id FROM idempotency_keys AS k WHERE k.status = 'processing' AND ",
+            $which,
+            " ORDER BY k.deadline LIMIT $2 FOR NO KEY UPDATE OF k SKIP LOCKED) \
              UPDATE idempotency_keys AS k SET status = $3, completed_at = least($1, k.deadline), \
                  expires_at = least($1, k.deadline) + k.unknown_ttl_micros * interval '1 microsecond', \
                  sweep_at = least($1, k.deadline) + k.unknown_ttl_micros * interval '1 microsecond', \
@@ -27,14 +28,15 @@ macro_rules! mark {
 
 /// Those past their own deadline, from a little before where the last sweep came to.
 const MARK_OVERDUE: &str = mark!(
-    "FROM idempotency_keys AS k WHERE k.status = 'processing' AND k.deadline <= $1 AND k.deadline > \
-         coalesce((SELECT least(lapsed_until, $1) - interval '1 minute' FROM idempotency_sweeps), '-infinity') ORDER BY k.deadline"
+    "k.deadline <= $1 AND k.deadline > \
+         coalesce((SELECT least(lapsed_until, $1) - interval '1 minute' FROM idempotency_sweeps), '-infinity')"
 );
 
-/// Those of owners that are gone. Earlier ones are overdue.
+/// Those of owners that are gone. Earlier ones are overdue. While no owner is gone, no claim is looked at: that is the usual
+/// case, and joined the other way round it would read the whole table.
 const MARK_ABANDONED: &str = mark!(
-    "FROM idempotency_nodes AS n JOIN idempotency_keys AS k USING (owner) \
-     WHERE n.alive_until <= $1 AND k.status = 'processing' AND k.deadline > $1"
+    "k.deadline > $1 AND EXISTS (SELECT FROM idempotency_nodes WHERE alive_until <= $1) \
+         AND k.owner = ANY (ARRAY(SELECT owner FROM idempotency_nodes WHERE alive_until <= $1))"
 );
 
 /// `$2` is the limit. A claim that lapsed so long ago that it counts as absent goes whether it was marked or not.

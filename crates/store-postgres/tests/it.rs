@@ -11,6 +11,8 @@ mod faults;
 mod place;
 #[path = "it/plans.rs"]
 mod plans;
+#[path = "it/prepared.rs"]
+mod prepared;
 #[path = "it/schema.rs"]
 mod schema;
 #[path = "it/scopes.rs"]

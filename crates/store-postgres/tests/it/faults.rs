@@ -58,8 +58,12 @@ async fn an_outcome_whose_acknowledgement_is_lost_is_found_again() {
     let database = migrated(&OLD).await;
     let proxy = FaultProxy::start(OLD.address()).await;
     let store = behind(&proxy, &database, Duration::from_secs(10)).await;
-    let mine = claim("k");
-    granted(&store.claim(mine.clone()).await);
+    let (first, mine) = (claim("first"), claim("k"));
+    for claim in [&first, &mine] {
+        granted(&store.claim(claim.clone()).await);
+    }
+    // What stands still later is the writing, not its preparation.
+    written(&store.record(first.identity.id(), first.token, samples::completed("x")).await);
     let raw = Raw::connect(&database).await;
     raw.client.batch_execute("BEGIN; LOCK TABLE idempotency_keys IN SHARE MODE").await.expect("a table lock");
     let cutting = async {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use oncekey_store::Store;
-use oncekey_store_test::{granted, samples, written};
+use oncekey_store_test::{START, granted, samples, written};
 use tokio::task::JoinSet;
 
 use crate::place::{OLD, Raw, clock, migrated, open};
@@ -39,6 +39,8 @@ async fn requests_never_scan_the_table() {
         });
     }
     calls.join_all().await;
+    let swept = store.sweep(START, 1000).await.expect("swept");
+    assert_eq!((swept.deleted, swept.lapsed), (0, 0));
     drop(store);
     let updated = "SELECT n_tup_upd FROM pg_stat_user_tables WHERE relname = 'idempotency_keys'";
     raw.until(updated, 600).await;

@@ -41,6 +41,7 @@ struct Controls {
     target: SocketAddr,
     rules: Mutex<Vec<Rule>>,
     statements: Mutex<HashMap<String, u64>>,
+    parsed: Mutex<HashMap<String, u64>>,
     cuts: watch::Sender<u32>,
 }
 
@@ -60,8 +61,13 @@ impl CommitCutter {
     pub async fn start(target: SocketAddr) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a loopback port can be had");
         let address = listener.local_addr().expect("a bound socket has an address");
-        let (rules, statements) = (Mutex::default(), Mutex::default());
-        let controls = Arc::new(Controls { target, rules, statements, cuts: watch::Sender::new(0) });
+        let controls = Arc::new(Controls {
+            target,
+            rules: Mutex::default(),
+            statements: Mutex::default(),
+            parsed: Mutex::default(),
+            cuts: watch::Sender::new(0),
+        });
         let mut server = JoinSet::new();
         server.spawn(accept(listener, Arc::clone(&controls)));
         Self { address, controls, _server: server }
@@ -97,11 +103,19 @@ impl CommitCutter {
         assert!(reached.is_ok(), "waited {PATIENCE:?} for {cuts} cuts, saw {}", self.cuts());
     }
 
-    /// How many statements with such a text were sent since the start; all of them for an empty text.
+    /// How many statements with such a text were run since the start; all of them for an empty text.
     pub fn statements(&self, containing: &str) -> u64 {
-        let statements = self.controls.statements.lock();
-        statements.iter().filter(|(text, _)| text.contains(containing)).map(|(_, count)| count).sum()
+        total(&self.controls.statements, containing)
     }
+
+    /// How many times the server was given such a text to parse: once for all runs of a prepared statement.
+    pub fn parsed(&self, containing: &str) -> u64 {
+        total(&self.controls.parsed, containing)
+    }
+}
+
+fn total(counts: &Mutex<HashMap<String, u64>>, containing: &str) -> u64 {
+    counts.lock().iter().filter(|(text, _)| text.contains(containing)).map(|(_, count)| count).sum()
 }
 
 impl Controls {
@@ -133,7 +147,8 @@ async fn connect(client: TcpStream, controls: Arc<Controls>) {
         for stream in [&client, &server] {
             let _ = stream.set_nodelay(true);
         }
-        let mut link = Link { client, controls, greeted: false, pending: 1, doomed: None, heard: false };
+        let mut link =
+            Link { client, controls, greeted: false, pending: 1, doomed: None, heard: false, parsed: HashMap::new() };
         // Where it ends, both connections are closed; the client reads an end of the stream or a reset.
         if link.pass(server).await.is_ok_and(|cut| cut) {
             let _ = link.client.set_zero_linger();
@@ -156,6 +171,8 @@ struct Link {
     doomed: Option<(CutAt, u32)>,
     /// Whether all of the client's last statement was taken: nothing more is.
     heard: bool,
+    /// The texts of prepared statements by name; that of the unnamed one is empty.
+    parsed: HashMap<String, String>,
 }
 
 impl Link {
@@ -195,8 +212,20 @@ impl Link {
         while let Some((kind, message)) = take(buffer, self.greeted) {
             self.greeted = true;
             let text = match kind {
-                Some(b'P') => Some(statement(&message, 1)),
-                Some(b'Q') => Some(statement(&message, 0)),
+                Some(b'P') => {
+                    let [name, text] = strings(&message);
+                    *self.controls.parsed.lock().entry(text.clone()).or_default() += 1;
+                    self.parsed.insert(name, text);
+                    None
+                }
+                Some(b'B') => {
+                    let [_portal, name] = strings(&message);
+                    self.parsed.get(&name).cloned()
+                }
+                Some(b'Q') => {
+                    let [text, _] = strings(&message);
+                    Some(text)
+                }
                 _ => None,
             };
             if let Some(at) = text.and_then(|text| self.controls.meet(&text)) {
@@ -253,8 +282,8 @@ fn take(buffer: &mut BytesMut, typed: bool) -> Option<(Option<u8>, Bytes)> {
     Some((typed.then(|| message[0]), message))
 }
 
-/// The text of a message, after so many others in it.
-fn statement(message: &[u8], after: usize) -> String {
-    let text = message[5..].split(|byte| *byte == 0).nth(after).unwrap_or_default();
-    String::from_utf8_lossy(text).into_owned()
+/// The first two strings of a message: name and text of a `Parse`, portal and statement of a `Bind`.
+fn strings(message: &[u8]) -> [String; 2] {
+    let mut strings = message[5..].split(|byte| *byte == 0).map(|text| String::from_utf8_lossy(text).into_owned());
+    [(); 2].map(|()| strings.next().unwrap_or_default())
 }
