@@ -1,26 +1,37 @@
 //! Claiming in batches: insert what isn't there, replace what a claimant saw, and say which claims were granted.
 //!
-//! The statements compare and write; what a claim that wasn't granted met is read afterwards, by a statement of its own: only
-//! that sees what the winner committed (READ COMMITTED).
+//! The statements compare and write; what a claim that wasn't granted met is read by a statement of its own: only that sees what
+//! the winner committed (READ COMMITTED). Usually it comes afterwards. While many claims are duplicates it comes first: those that
+//! it finds need nothing else.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use oncekey_core::{Event, RecordId, State, Timestamp, transition};
-use oncekey_store::Claim;
+use oncekey_store::{Claim, Found};
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
 use crate::error::Failure;
-use crate::row::{At, few, micros};
+use crate::lookup;
+use crate::row::{At, few, lock_timeout, micros, now};
 use crate::session::{Param, Session};
-use crate::writer::Write;
+use crate::writer::{Answer, Write};
 
 /// See [`oncekey_store::Store::claim`].
 pub(crate) struct MakeClaim {
     id: RecordId,
-    claim: Claim,
+    claim: Arc<Claim>,
     recipe: String,
+}
+
+/// What became of a claim.
+#[derive(Debug)]
+pub(crate) enum Tried {
+    Granted(Granted),
+    /// This was there already.
+    Met(Found),
 }
 
 /// A claim that was granted.
@@ -31,48 +42,54 @@ pub(crate) struct Granted {
 }
 
 impl MakeClaim {
-    pub(crate) fn new(claim: Claim) -> Self {
+    pub(crate) fn new(claim: Arc<Claim>) -> Self {
         let recipe = claim.fingerprint.recipe().to_string();
         Self { id: claim.identity.id(), claim, recipe }
     }
 }
 
-/// The claims as the columns of a table: `$1` is the time that tests give, `$2` the lock timeout.
+/// The claims as a table, in the order of the batch: `$1` is the time that tests give, `$2` the lock timeout, `$18` the state of a
+/// claimed record.
 macro_rules! claims {
     () => {
-        "WITH clock AS MATERIALIZED ( \
-             SELECT coalesce($1, clock_timestamp()) AS now, coalesce($1, statement_timestamp()) AS seen, \
-                    set_config('lock_timeout', $2, true)), \
-         claims AS MATERIALIZED ( \
-             SELECT * FROM unnest($3::bytea[], $4::text[], $5::text[], $6::text[], $7::text[], $8::bytea[], $9::bytea[], \
-                                  $10::bytea[], $11::text[], $12::text[], $13::text[], $14::text[], \
-                                  $15::bigint[], $16::bigint[], $17::bigint[]) \
-                 WITH ORDINALITY AS claims (id, namespace, scope_source, account_id, idempotency_key, token, owner, \
-                                  request_hash, recipe, route, method, path, run_micros, ttl_micros, unknown_ttl_micros, \
-                                  place)"
+        "unnest($3::bytea[], $4::text[], $5::text[], $6::text[], $7::text[], $8::bytea[], $9::bytea[], $10::bytea[], $11::text[], \
+             $12::text[], $13::text[], $14::text[], $15::bigint[], $16::bigint[], $17::bigint[]) \
+             WITH ORDINALITY AS claims (id, namespace, scope_source, account_id, idempotency_key, token, owner, request_hash, \
+                 recipe, route, method, path, run_micros, ttl_micros, unknown_ttl_micros, place)"
     };
 }
 
-/// `$18` is the state of a claimed record. Nothing is done for an id that is there, not even a lock taken: a duplicate costs no
-/// transaction id and no wait for the disk (but for the claim number that it takes in vain: of those, one in 32 is logged).
+/// Nothing is done for an id that is there, not even a lock taken: a duplicate costs no transaction id and no wait for the disk
+/// (but for the claim number that it takes in vain: of those, one in 32 is logged).
 const INSERT: &str = concat!(
-    claims!(),
-    ") INSERT INTO idempotency_keys (id, namespace, scope_source, account_id, idempotency_key, token, owner, request_hash, \
+    "INSERT INTO idempotency_keys (id, namespace, scope_source, account_id, idempotency_key, token, owner, request_hash, \
          recipe, route, method, path, run_micros, ttl_micros, unknown_ttl_micros, status, created_at, started_at, deadline, \
          sweep_at, claim_no, attempts, replays) \
      SELECT id, namespace, scope_source, account_id, idempotency_key, token, owner, request_hash, \
-         recipe, route, method, path, run_micros, ttl_micros, unknown_ttl_micros, $18, now, now, \
-         now + run_micros * interval '1 microsecond', \
-         now + least(ttl_micros, unknown_ttl_micros) * interval '1 microsecond', nextval('idempotency_claims'), 1, 0 \
-     FROM clock, claims ORDER BY id \
-     ON CONFLICT (id) DO NOTHING \
-     RETURNING id, attempts, started_at"
+         recipe, route, method, path, run_micros, ttl_micros, unknown_ttl_micros, $18, ",
+    now!(),
+    ", ",
+    now!(),
+    ", ",
+    now!(),
+    " + run_micros * interval '1 microsecond', ",
+    now!(),
+    " + least(ttl_micros, unknown_ttl_micros) * interval '1 microsecond', nextval('idempotency_claims'), 1, 0 FROM ",
+    claims!(),
+    " WHERE ",
+    lock_timeout!(),
+    " ON CONFLICT (id) DO NOTHING RETURNING id, attempts, started_at"
 );
 
 /// `$19` and `$20` are the tokens and states that the claimants saw, `$21` whether the record had expired, so that it starts
 /// afresh. A record whose claim is valid is never replaced (E1). Whether its owner lives is read under a lock: a heartbeat either
 /// came before and is seen, or waits, and then its owner finds that it was replaced (E10).
 const REPLACE: &str = concat!(
+    "WITH clock AS MATERIALIZED ( \
+         SELECT coalesce($1, clock_timestamp()) AS now, ",
+    now!(),
+    " AS seen, set_config('lock_timeout', $2, true)), \
+     claims AS MATERIALIZED (SELECT * FROM ",
     claims!(),
     few!(),
     "), seen AS MATERIALIZED ( \
@@ -101,8 +118,26 @@ const REPLACE: &str = concat!(
      RETURNING k.id, k.attempts, k.started_at"
 );
 
+/// How many of a thousand claims were duplicates lately.
+#[derive(Debug, Default)]
+pub(crate) struct Duplicates(usize);
+
+impl Duplicates {
+    /// From here on reading first costs less than trying in vain.
+    const MANY: usize = 300;
+
+    fn are_many(&self) -> bool {
+        self.0 >= Self::MANY
+    }
+
+    fn saw(&mut self, duplicates: usize, of: usize) {
+        self.0 = (self.0 * 7 + duplicates * 1000 / of.max(1)) / 8;
+    }
+}
+
 impl Write for MakeClaim {
-    type Written = Granted;
+    type Written = Tried;
+    type Memory = Duplicates;
 
     fn id(&self) -> RecordId {
         self.id
@@ -116,28 +151,43 @@ impl Write for MakeClaim {
         batch: &[&Self],
         session: &Session,
         lock_timeout: Duration,
-    ) -> Result<Vec<Option<Granted>>, Failure> {
-        let mut granted = HashMap::new();
-        let replacing: Vec<_> = batch.iter().filter(|work| work.claim.replaces.is_some()).copied().collect();
+        duplicates: &mut Duplicates,
+    ) -> Result<Vec<Answer<Self>>, Failure> {
+        let mut tried: HashMap<RecordId, Result<Tried, Failure>> = HashMap::with_capacity(batch.len());
+        let (replacing, first): (Vec<&Self>, Vec<&Self>) = batch.iter().partition(|work| work.claim.replaces.is_some());
         if !replacing.is_empty() {
-            take(&mut granted, &run(REPLACE, &replacing, session, lock_timeout).await?)?;
+            take(&mut tried, &run(REPLACE, &replacing, session, lock_timeout).await?)?;
+        }
+        if duplicates.are_many() {
+            let ids: Vec<_> = first.iter().map(|work| work.id).collect();
+            for ids in ids.chunks(lookup::TOGETHER) {
+                let found = lookup::read_several(session, ids).await?;
+                let met =
+                    ids.iter().zip(found).filter_map(|(id, found)| Some((*id, found.transpose()?.map(Tried::Met))));
+                tried.extend(met);
+            }
         }
         // Also those that meant to replace: what they saw may be gone.
-        let others: Vec<_> = batch.iter().filter(|work| !granted.contains_key(&work.id)).copied().collect();
+        let others: Vec<_> = batch.iter().filter(|work| !tried.contains_key(&work.id)).copied().collect();
         if !others.is_empty() {
-            take(&mut granted, &run(INSERT, &others, session, lock_timeout).await?)?;
+            take(&mut tried, &run(INSERT, &others, session, lock_timeout).await?)?;
         }
-        Ok(batch.iter().map(|work| granted.get(&work.id).copied()).collect())
+        let granted = |work: &&&Self| matches!(tried.get(&work.id), Some(Ok(Tried::Granted(_))));
+        if !first.is_empty() {
+            duplicates.saw(first.len() - first.iter().filter(granted).count(), first.len());
+        }
+        Ok(batch.iter().map(|work| tried.remove(&work.id)).collect())
     }
 }
 
 /// Reads which claims a statement granted.
-fn take(granted: &mut HashMap<RecordId, Granted>, rows: &[Row]) -> Result<(), Failure> {
+fn take(tried: &mut HashMap<RecordId, Result<Tried, Failure>>, rows: &[Row]) -> Result<(), Failure> {
     for row in rows {
         let id: &[u8] = row.try_get(0)?;
         let id = id.try_into().map_err(|_| Failure::Refused("an id of another length came back"))?;
         let attempt = u32::try_from(row.try_get::<_, i32>(1)?).unwrap_or(u32::MAX);
-        granted.insert(RecordId::from_bytes(id), Granted { attempt, now: row.try_get::<_, At>(2)?.0 });
+        let granted = Granted { attempt, now: row.try_get::<_, At>(2)?.0 };
+        tried.insert(RecordId::from_bytes(id), Ok(Tried::Granted(granted)));
     }
     Ok(())
 }

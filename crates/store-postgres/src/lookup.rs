@@ -10,6 +10,9 @@ use crate::error::Failure;
 use crate::row::{self, columns, few};
 use crate::session::Session;
 
+/// Most records of one statement: it bounds what their bodies take in memory, and how long the first waits for the last.
+pub(crate) const TOGETHER: usize = 32;
+
 /// The record under `id` with its response.
 pub(crate) async fn read(session: &Session, id: RecordId) -> Result<Option<Found>, Failure> {
     read_several(session, &[id]).await?.pop().unwrap_or(Ok(None))

@@ -9,9 +9,9 @@ use oncekey_store::Outcome;
 use tokio_postgres::types::Type;
 
 use crate::error::Failure;
-use crate::row::{At, few};
+use crate::row::{At, few, lock_timeout, now};
 use crate::session::Session;
-use crate::writer::Write;
+use crate::writer::{Answer, Write};
 
 /// See [`oncekey_store::Store::record`].
 pub(crate) struct RecordOutcome {
@@ -34,7 +34,11 @@ pub(crate) struct Ended {
 /// When the record expires: `k` is the record, `o` its outcome.
 macro_rules! expires {
     () => {
-        "(now + CASE o.state WHEN 'unknown' THEN k.unknown_ttl_micros ELSE k.ttl_micros END * interval '1 microsecond')"
+        concat!(
+            "(",
+            now!(),
+            " + CASE o.state WHEN 'unknown' THEN k.unknown_ttl_micros ELSE k.ttl_micros END * interval '1 microsecond')"
+        )
     };
 }
 
@@ -42,23 +46,24 @@ macro_rules! expires {
 /// it comes as `from_states`. No indexed column changes unless the record is, or was, unknown: then it is looked for elsewhere
 /// and elsewhen. (Assigning a column its own value keeps the update within the page.)
 const RECORD: &str = concat!(
-    "WITH clock AS MATERIALIZED ( \
-        SELECT coalesce($1, clock_timestamp()) AS now, set_config('lock_timeout', $2, true)), \
-    outcomes AS MATERIALIZED ( \
-        SELECT * FROM unnest($3::bytea[], $4::bytea[], $5::text[], $6::text[], $7::smallint[], $8::bytea[], $9::bytea[]) \
-            WITH ORDINALITY AS o (id, token, state, from_states, response_status, response_headers, response_body, place)",
-    few!(),
-    ") UPDATE idempotency_keys AS k SET status = o.state, completed_at = now, expires_at = ",
+    "UPDATE idempotency_keys AS k SET status = o.state, completed_at = ",
+    now!(),
+    ", expires_at = ",
     expires!(),
     ", sweep_at = CASE o.state WHEN 'unknown' THEN ",
     expires!(),
     " ELSE least(k.sweep_at, ",
     expires!(),
-    ") END, unknown_since = CASE o.state WHEN 'unknown' THEN now END, \
-        response_status = o.response_status, response_headers = o.response_headers, response_body = o.response_body \
-    FROM clock, outcomes AS o \
-    WHERE k.id = o.id AND k.token = o.token AND k.status = ANY (string_to_array(o.from_states, ' ')) \
-    RETURNING k.id, k.expires_at, k.completed_at"
+    ") END, unknown_since = CASE o.state WHEN 'unknown' THEN ",
+    now!(),
+    " END, response_status = o.response_status, response_headers = o.response_headers, response_body = o.response_body \
+     FROM unnest($3::bytea[], $4::bytea[], $5::text[], $6::text[], $7::smallint[], $8::bytea[], $9::bytea[]) \
+         WITH ORDINALITY AS o (id, token, state, from_states, response_status, response_headers, response_body, place)",
+    few!(),
+    " AND ",
+    lock_timeout!(),
+    " AND k.id = o.id AND k.token = o.token AND k.status = ANY (string_to_array(o.from_states, ' ')) \
+     RETURNING k.id, k.expires_at, k.completed_at"
 );
 
 impl RecordOutcome {
@@ -97,6 +102,7 @@ pub(crate) fn columns(response: &RecordedResponse) -> (i16, Option<&[u8]>) {
 
 impl Write for RecordOutcome {
     type Written = Ended;
+    type Memory = ();
 
     fn id(&self) -> RecordId {
         self.id
@@ -106,7 +112,12 @@ impl Write for RecordOutcome {
         self.response().and_then(|response| columns(response).1).map_or(0, <[u8]>::len)
     }
 
-    async fn write(batch: &[&Self], session: &Session, lock_timeout: Duration) -> Result<Vec<Option<Ended>>, Failure> {
+    async fn write(
+        batch: &[&Self],
+        session: &Session,
+        lock_timeout: Duration,
+        (): &mut (),
+    ) -> Result<Vec<Answer<Self>>, Failure> {
         let lock_timeout = lock_timeout.as_millis().max(1).to_string();
         let now = session.server().given_time();
         let ids: Vec<&[u8]> = batch.iter().map(|work| &work.id.as_bytes()[..]).collect();
@@ -138,6 +149,6 @@ impl Write for RecordOutcome {
             let times = Ended { expires: row.try_get::<_, At>(1)?.0, now: row.try_get::<_, At>(2)?.0 };
             ended.insert(row.try_get::<_, &[u8]>(0)?, times);
         }
-        Ok(ids.iter().map(|id| ended.get(id).copied()).collect())
+        Ok(ids.iter().map(|id| ended.get(id).copied().map(Ok)).collect())
     }
 }

@@ -1,7 +1,7 @@
 //! Reading records together: what waits is read by one statement.
 //!
-//! A statement is parsed and planned anew each time, which costs the server more than finding a record; those that are asked for
-//! while one statement runs share the next.
+//! To begin a statement costs the server more than to find a record; those that are asked for while one statement runs share
+//! the next.
 
 use std::sync::Arc;
 
@@ -10,11 +10,8 @@ use oncekey_store::Found;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::error::Failure;
-use crate::lookup;
+use crate::lookup::{self, TOGETHER};
 use crate::session::Session;
-
-/// Most records of one statement: it bounds what their bodies take in memory, and how long the first waits for the last.
-const TOGETHER: usize = 32;
 
 /// A reading whose caller waits.
 struct Job {

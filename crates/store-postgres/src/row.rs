@@ -40,6 +40,23 @@ macro_rules! few {
 }
 pub(crate) use few;
 
+/// The time of a statement that writes, the same for all its rows: `$1` is the time that tests give. It is no later than any
+/// commit's, so a claim lapses earlier than it might, and never later.
+macro_rules! now {
+    () => {
+        "coalesce($1, statement_timestamp())"
+    };
+}
+pub(crate) use now;
+
+/// Sets the lock timeout for the rest of a statement to `$2`, once and before its first row.
+macro_rules! lock_timeout {
+    () => {
+        "(SELECT set_config('lock_timeout', $2, true)) IS NOT NULL"
+    };
+}
+pub(crate) use lock_timeout;
+
 /// The number of those columns: what a statement selects beside them begins here.
 const COLUMNS: usize = 27;
 

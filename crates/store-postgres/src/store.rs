@@ -13,7 +13,7 @@ use oncekey_store::{
 };
 use tokio::sync::OnceCell;
 
-use crate::claims::MakeClaim;
+use crate::claims::{MakeClaim, Tried};
 use crate::error::Failure;
 use crate::outcomes::RecordOutcome;
 use crate::reader::Reader;
@@ -95,13 +95,17 @@ impl std::fmt::Debug for PostgresStore {
 #[async_trait]
 impl Store for PostgresStore {
     async fn claim(&self, claim: Claim) -> Result<Claimed, StoreError> {
-        let id = claim.identity.id();
+        let (id, claim) = (claim.identity.id(), Arc::new(claim));
         for _ in 0..TRIES {
-            if let Some(granted) = self.claims.run(MakeClaim::new(claim.clone())).await? {
-                return Ok(Claimed::Granted { attempt: granted.attempt, now: granted.now });
-            }
+            let met = match self.claims.run(MakeClaim::new(claim.clone())).await? {
+                Some(Tried::Granted(granted)) => {
+                    return Ok(Claimed::Granted { attempt: granted.attempt, now: granted.now });
+                }
+                Some(Tried::Met(found)) => Some(found),
+                None => self.found(id).await?,
+            };
             // Gone in the moment between: then the claim is a first one, and made again.
-            let Some(found) = self.found(id).await? else { continue };
+            let Some(found) = met else { continue };
             if found.record.identity != claim.identity {
                 return Err(Failure::Corrupt { id, what: "two operations share the id" }.not_applied());
             }

@@ -35,6 +35,9 @@ pub(crate) trait Write: Send + Sync + 'static {
     /// What its caller gets; `None` where the statement wrote nothing for it.
     type Written: Send + 'static;
 
+    /// What one batch leaves for the next to know.
+    type Memory: Default + Send + 'static;
+
     /// The record it is about. No batch has two that are about the same.
     fn id(&self) -> RecordId;
 
@@ -42,13 +45,18 @@ pub(crate) trait Write: Send + Sync + 'static {
     fn size(&self) -> usize;
 
     /// Writes a batch, sorted by id, by statements of which each commits by itself and each either writes or finds its work
-    /// done; the answers come in the batch's order. Rows held by others are waited for up to `lock_timeout`.
+    /// done; the answers come in the batch's order, and one may have failed alone. Rows held by others are waited for up to
+    /// `lock_timeout`.
     fn write(
         batch: &[&Self],
         session: &Session,
         lock_timeout: Duration,
-    ) -> impl Future<Output = Result<Vec<Option<Self::Written>>, Failure>> + Send;
+        memory: &mut Self::Memory,
+    ) -> impl Future<Output = Result<Vec<Answer<Self>>, Failure>> + Send;
 }
+
+/// What became of one operation of a batch; `None` where the statement wrote nothing for it.
+pub(crate) type Answer<W> = Option<Result<<W as Write>::Written, Failure>>;
 
 /// An operation whose caller waits.
 struct Job<W: Write> {
@@ -63,7 +71,7 @@ impl<W: Write> Writer<W> {
     /// Starts a writer. Must be called within a Tokio runtime.
     pub(crate) fn start(server: &Arc<Server>) -> Self {
         let (sender, queue) = mpsc::channel(server.options().queue.max(1));
-        let lane = Lane { session: Session::new(server), in_doubt: false };
+        let lane = Lane::<W> { session: Session::new(server), in_doubt: false, memory: W::Memory::default() };
         server.tasks().spawn(lane.run(queue));
         Self(sender)
     }
@@ -81,14 +89,15 @@ impl<W: Write> Writer<W> {
 }
 
 /// A writer's task.
-struct Lane {
+struct Lane<W: Write> {
     session: Session,
     /// Whether something may have been committed that no standby has: set by each ambiguous end.
     in_doubt: bool,
+    memory: W::Memory,
 }
 
-impl Lane {
-    async fn run<W: Write>(mut self, mut queue: mpsc::Receiver<Job<W>>) {
+impl<W: Write> Lane<W> {
+    async fn run(mut self, mut queue: mpsc::Receiver<Job<W>>) {
         let mut waiting = VecDeque::new();
         loop {
             if waiting.is_empty() {
@@ -108,7 +117,7 @@ impl Lane {
 
     /// Writes a batch and answers every caller. A part of it that is refused is halved until what can't be written stands
     /// alone, so that none fails for another's fault.
-    async fn write_all<W: Write>(&mut self, batch: Vec<Job<W>>) {
+    async fn write_all(&mut self, batch: Vec<Job<W>>) {
         let mut parts = vec![(batch, self.session.server().options().lock_timeout)];
         while let Some((mut part, lock_timeout)) = parts.pop() {
             let works: Vec<_> = part.iter().map(|job| &job.work).collect();
@@ -116,7 +125,7 @@ impl Lane {
                 Ok(written) => {
                     for (job, written) in part.into_iter().zip(written) {
                         // A caller that has gone doesn't want to know.
-                        let _ = job.reply.send(Ok(written));
+                        let _ = job.reply.send(written.transpose().map_err(Failure::of_write));
                     }
                 }
                 Err(failure) if part.len() > 1 && failure.refused_with().is_some() => {
@@ -130,11 +139,7 @@ impl Lane {
         }
     }
 
-    async fn write<W: Write>(
-        &mut self,
-        batch: &[&W],
-        lock_timeout: Duration,
-    ) -> Result<Vec<Option<W::Written>>, Failure> {
+    async fn write(&mut self, batch: &[&W], lock_timeout: Duration) -> Result<Vec<Answer<W>>, Failure> {
         for _ in 1..TRIES {
             match self.write_once(batch, lock_timeout).await {
                 // The same tokens again: what got through, if anything did, is found.
@@ -145,16 +150,12 @@ impl Lane {
         self.write_once(batch, lock_timeout).await
     }
 
-    async fn write_once<W: Write>(
-        &mut self,
-        batch: &[&W],
-        lock_timeout: Duration,
-    ) -> Result<Vec<Option<W::Written>>, Failure> {
+    async fn write_once(&mut self, batch: &[&W], lock_timeout: Duration) -> Result<Vec<Answer<W>>, Failure> {
         self.session.connect().await?;
         if self.in_doubt {
             self.settle().await?;
         }
-        let written = W::write(batch, &self.session, lock_timeout).await;
+        let written = W::write(batch, &self.session, lock_timeout, &mut self.memory).await;
         let is_ambiguous = written.as_ref().is_err_and(|failure| failure.refused_with().is_none());
         // The only warning that such a statement can cause: someone ended its wait for the standbys.
         if is_ambiguous || self.session.take_warning().await {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use oncekey_store::{Claimed, Store, StoreError};
 use oncekey_store_postgres::PostgresStore;
-use oncekey_store_test::{granted, samples, written};
+use oncekey_store_test::{granted, held, samples, written};
 use tokio::task::JoinSet;
 
 use crate::place::{OLD, Raw, clock, migrated, open, options};
@@ -177,4 +177,44 @@ async fn what_is_read_together_reaches_whom_it_is_for() {
             Err(other) => panic!("{n}: {other:?}"),
         }
     }
+}
+
+/// While most claims are duplicates, the records are read first: those that are there take no claim number, and everything else
+/// comes out as before.
+#[tokio::test]
+async fn duplicates_are_met_by_reading_once_they_are_many() {
+    let database = migrated(&OLD).await;
+    let store = open(&OLD.url(&database), clock()).await;
+    let claim = |key: &str| samples::claim(&samples::identity("acc-1", key), samples::owner());
+    let (mine, ended, damaged) = (claim("mine"), claim("ended"), claim("damaged"));
+    for claim in [&mine, &ended, &damaged] {
+        granted(&store.claim(claim.clone()).await);
+    }
+    written(&store.record(ended.identity.id(), ended.token, samples::completed("x")).await);
+    let raw = Raw::connect(&database).await;
+    let damage = "UPDATE idempotency_keys SET recipe = 'none' WHERE idempotency_key = 'damaged'";
+    raw.client.batch_execute(damage).await.expect("damaged");
+    let duplicate = async || held(store.claim(claim("ended")).await);
+    for _ in 0..20 {
+        duplicate().await;
+    }
+
+    let taken = "SELECT last_value FROM idempotency_claims";
+    let before = raw.count(taken).await;
+    for _ in 0..20 {
+        assert_eq!(duplicate().await.response, Some(samples::response("x")));
+    }
+    let (fresh, own, corrupt) = (store.claim(claim("fresh")), store.claim(mine.clone()), store.claim(claim("damaged")));
+    let (fresh, own, corrupt, met) = tokio::join!(fresh, own, corrupt, duplicate());
+    granted(&fresh);
+    granted(&own);
+    assert!(matches!(corrupt, Err(StoreError::Corrupt(_))), "{corrupt:?}");
+    assert_eq!(met.record.token, ended.token);
+    assert_eq!(raw.count(taken).await, before + 1, "only the new record has a number");
+    // And back again, once they are few.
+    for n in 0..20 {
+        granted(&store.claim(claim(&format!("new-{n}"))).await);
+    }
+    duplicate().await;
+    assert_eq!(raw.count(taken).await, before + 22);
 }
