@@ -3,8 +3,8 @@
 //! A record is a row; many nodes share them. Which states an outcome may be written over comes from `oncekey_core`, and what a
 //! write that wasn't made has met is judged by `oncekey_store::change`, as in every store.
 //!
-//! The one decision: every statement is unnamed and a transaction of its own, and everything that waits when a batch has been
-//! committed becomes the next statement. Nothing is ever left open on the server between two messages, so a node that is paused
+//! The one decision: every statement is a transaction of its own that needs no session, and everything that waits when a batch
+//! has been committed becomes the next statement. Nothing is ever left open on the server between two messages, so a node that is paused
 //! or cut off holds up nobody, and PgBouncer in transaction mode may stand in between. A commit costs a flush of the server's
 //! log however much is in it, so a busy node pays it once for hundreds of claims. The price is that a claim and its outcome are
 //! two commits, and that what a duplicate met is read by a statement more.
@@ -29,6 +29,7 @@
 //!   [`promise`](oncekey_store::Store::promise) says which setting falls short (G1, G4).
 //! - Times are the server's. Two servers whose clocks differ, before and after a failover, age records differently.
 //! - Counts in `stats` are exact up to 400 MB of records, and estimates from a sample beyond.
+//! - Behind a pooler no statement is prepared, so each costs the server its parsing and planning.
 //! - A listing filtered by scope, key or route reads all records that are newer than its last.
 
 mod claims;
