@@ -6,12 +6,9 @@
 --
 -- The outcome is written into the row of the claim without touching an indexed column, so that the update stays within the
 -- page (HOT) and no index grows by it: each request costs one entry in each index, made by its claim.
---
--- Checks are made ready anew for each statement, and cost a small batch more than its rows do. So they are about states alone;
--- lengths are looked at by whoever reads.
 CREATE TABLE idempotency_keys (
     -- The operation id, derived from the four fields below; they are compared with it whenever a row is read.
-    id BYTEA NOT NULL PRIMARY KEY,
+    id BYTEA NOT NULL PRIMARY KEY CHECK (octet_length(id) = 16),
     namespace TEXT COLLATE "C" NOT NULL,
     scope_source TEXT COLLATE "C" NOT NULL,
     account_id TEXT COLLATE "C" NOT NULL,
@@ -19,12 +16,12 @@ CREATE TABLE idempotency_keys (
 
     status TEXT COLLATE "C" NOT NULL CHECK (status IN ('processing', 'completed', 'failed', 'unknown')),
     -- The claim that governs the record, and the process that made it; every later write compares the token.
-    token BYTEA NOT NULL,
-    owner BYTEA NOT NULL,
+    token BYTEA NOT NULL CHECK (octet_length(token) = 16),
+    owner BYTEA NOT NULL CHECK (octet_length(owner) = 16),
     -- The order of the governing claims: listings go by it.
     claim_no BIGINT NOT NULL,
     -- The fingerprint: SHA-256, and the settings it was made by.
-    request_hash BYTEA NOT NULL,
+    request_hash BYTEA NOT NULL CHECK (octet_length(request_hash) = 32),
     recipe TEXT NOT NULL,
     -- The request, as operators see it.
     route TEXT NOT NULL,
