@@ -31,7 +31,7 @@ pub(crate) struct MakeClaim {
 pub(crate) enum Tried {
     Granted(Granted),
     /// This was there already.
-    Met(Found),
+    Met(Box<Found>),
 }
 
 /// A claim that was granted.
@@ -162,8 +162,10 @@ impl Write for MakeClaim {
             let ids: Vec<_> = first.iter().map(|work| work.id).collect();
             for ids in ids.chunks(lookup::TOGETHER) {
                 let found = lookup::read_several(session, ids).await?;
-                let met =
-                    ids.iter().zip(found).filter_map(|(id, found)| Some((*id, found.transpose()?.map(Tried::Met))));
+                let met = ids
+                    .iter()
+                    .zip(found)
+                    .filter_map(|(id, found)| Some((*id, found.transpose()?.map(|found| Tried::Met(Box::new(found))))));
                 tried.extend(met);
             }
         }

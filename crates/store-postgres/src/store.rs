@@ -101,7 +101,7 @@ impl Store for PostgresStore {
                 Some(Tried::Granted(granted)) => {
                     return Ok(Claimed::Granted { attempt: granted.attempt, now: granted.now });
                 }
-                Some(Tried::Met(found)) => Some(found),
+                Some(Tried::Met(found)) => Some(*found),
                 None => self.found(id).await?,
             };
             // Gone in the moment between: then the claim is a first one, and made again.
