@@ -14,7 +14,7 @@ everywhere! {
     a_replaced_record_is_met
     failures_to_serialize_run_again
     deadlocks_run_again
-    a_lock_is_waited_for_within_bounds
+    a_wait_for_another_transaction_is_bounded
 }
 
 /// Decision 0044: the rival's claim, and the batch that it is in, are granted at once; then the transaction has met it.
@@ -107,7 +107,7 @@ async fn deadlocks_run_again(driver: Driver, place: Where) {
     assert_eq!(stage.raw.count("SELECT sum(amount) FROM ledger").await, 2);
 }
 
-async fn a_lock_is_waited_for_within_bounds(driver: Driver, place: Where) {
+async fn a_wait_for_another_transaction_is_bounded(driver: Driver, place: Where) {
     let options = TransactionOptions { lock_timeout: Duration::from_millis(50), ..TransactionOptions::default() };
     let stage = Stage::with(driver, place, 5, options).await;
     stage.raw.client.batch_execute("BEGIN; LOCK TABLE ledger").await.expect("a lock");
