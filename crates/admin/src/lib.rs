@@ -34,7 +34,9 @@ use axum::routing::{get, post};
 
 pub use access::{Access, AdminToken, EmptyToken};
 pub use maintenance::{SweepView, store_now};
-pub use metrics::{install_metrics, publish_build, publish_class, publish_declared, publish_reload};
+pub use metrics::{
+    install_metrics, keep_metrics, publish_build, publish_class, publish_declared, publish_reload,
+};
 pub use options::{AdminOptions, Node, Readiness};
 pub use serve::serve;
 

@@ -11,7 +11,8 @@ use std::time::Duration;
 
 use http::Response;
 use oncekey_admin::{
-    Access, AdminOptions, AdminToken, Node, Readiness, install_metrics, publish_build, publish_reload, router,
+    Access, AdminOptions, AdminToken, Node, Readiness, install_metrics, keep_metrics, publish_build, publish_reload,
+    router,
 };
 use oncekey_engine::{Engine, Settings, fault};
 use oncekey_store::{Clock, Store, SystemClock};
@@ -93,6 +94,7 @@ pub(crate) async fn run(
     let (readiness, ready) = watch::channel(Readiness::Starting);
     let background = TaskTracker::new();
     let stop = CancellationToken::new();
+    background.spawn(stop.clone().run_until_cancelled_owned(keep_metrics(metrics.clone())));
     let admin = AdminOptions {
         access: access.subscribe(),
         store_timeout: config.store.timeout,
@@ -101,7 +103,7 @@ pub(crate) async fn run(
         classes: promises.watch(),
         node: node(&engine),
         version: VERSION.to_owned(),
-        store: Arc::clone(&store),
+        store: engine.store(),
     };
     background.spawn(oncekey_admin::serve(listeners.admin, router(admin), stop.clone().cancelled_owned()));
     background.spawn(stop.clone().run_until_cancelled_owned(Arc::clone(&promises).keep_up_to_date()));

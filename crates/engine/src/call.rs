@@ -9,7 +9,7 @@ use oncekey_core::record::Origin;
 use oncekey_core::{Fingerprint, Identity, Recipe, RecordedResponse};
 use oncekey_store::Transactions;
 
-use crate::{Attempt, NotExecuted};
+use crate::{Attempt, NotExecuted, Stopwatch};
 
 /// A request for an operation, to be executed at most once.
 pub struct Call<A> {
@@ -34,6 +34,8 @@ pub struct Call<A> {
     pub unguarded: Option<Unguarded<A>>,
     /// Asks the upstream about an unknown outcome; used where the policy says so (E7).
     pub probe: Option<Probe>,
+    /// Runs while the call waits for an execution that isn't its own.
+    pub waited: Arc<Stopwatch>,
 }
 
 /// Executes an operation once. The future isn't dropped before `upstream_timeout`, whatever the caller does (E3).

@@ -8,7 +8,8 @@ use oncekey_core::{Event, RecordId, Token};
 use oncekey_store::{Claim, Claimed, Found, Store, StoreError};
 use tokio::time::{Instant, sleep, timeout_at};
 
-use crate::recorder::Recorder;
+use crate::metered::store_errors;
+use crate::recorder::{OpenId, Recorder};
 use crate::{fault, random};
 
 /// Between two tries to settle an ambiguous claim.
@@ -95,6 +96,7 @@ pub(crate) async fn ask(store: &Arc<dyn Store>, recorder: &Recorder, mut claim: 
             Err(_) => {
                 tracing::warn!(operation = %id, "a claim took longer than store_timeout and is given up");
                 open.settled();
+                store_errors().increment(1); // the call itself goes on, and may still succeed
                 recorder.release_after(asking, id, token);
                 return Answer::Unavailable;
             }
@@ -107,19 +109,18 @@ pub(crate) struct OpenClaim<'a> {
     recorder: &'a Recorder,
     id: RecordId,
     token: Token,
-    executing: bool,
+    executing: Option<OpenId>,
     settled: bool,
 }
 
 impl<'a> OpenClaim<'a> {
     fn asking(recorder: &'a Recorder, id: RecordId, token: Token) -> Self {
-        Self { recorder, id, token, executing: false, settled: false }
+        Self { recorder, id, token, executing: None, settled: false }
     }
 
     /// A granted claim whose execution begins now.
     pub(crate) fn executing(recorder: &'a Recorder, id: RecordId, token: Token) -> Self {
-        recorder.execution_began();
-        Self { recorder, id, token, executing: true, settled: false }
+        Self { recorder, id, token, executing: Some(recorder.execution_began()), settled: false }
     }
 
     /// The claim's outcome is in other hands: nothing is left to let go.
@@ -134,11 +135,15 @@ impl<'a> OpenClaim<'a> {
 
 impl Drop for OpenClaim<'_> {
     fn drop(&mut self) {
-        if self.executing {
-            self.recorder.execution_ended();
+        if let Some(open) = self.executing {
+            self.recorder.execution_ended(open);
         }
         if !self.settled && !fault::broken("keep_lost_claims") {
-            self.recorder.let_go(self.id, self.token, if self.executing { Event::WriteOff } else { Event::Fail });
+            self.recorder.let_go(
+                self.id,
+                self.token,
+                if self.executing.is_some() { Event::WriteOff } else { Event::Fail },
+            );
         }
     }
 }

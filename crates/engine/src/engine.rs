@@ -67,6 +67,11 @@ impl<A: Send + 'static> Engine<A> {
         self.node.adjust(settings);
     }
 
+    /// The store, as this node uses it: what others ask of it through this is timed, counted and swept in its metrics too.
+    pub fn store(&self) -> Arc<dyn Store> {
+        Arc::clone(&self.node.store)
+    }
+
     /// Forgets what is cached of a record: an operator resolved or purged it (R8).
     pub fn forget(&self, id: RecordId) {
         self.node.cache.forget(id);
@@ -126,11 +131,12 @@ impl<A: Send + 'static> Engine<A> {
         if !same_operation(&call, &compared_with) {
             return follow_another(flight, call, until).await;
         }
-        let id = call.identity.id();
+        let (id, waited) = (call.identity.id(), Arc::clone(&call.waited));
         let Some(mut waiting) = self.node.flights.wait(flight, call.policy.max_waiters) else {
             return Followed::Ended(Ended::InProgress);
         };
         drop(call); // a waiter holds no body (W3)
+        let _waits = waited.start();
         let mut phase = flight.watch();
         let mut may_inherit = true;
         loop {
@@ -168,6 +174,7 @@ impl<A: Send + 'static> Engine<A> {
 /// met may have been made by an older recipe, under which the two are the same operation after all (F9).
 async fn follow_another<A>(flight: &Flight<A>, call: Call<A>, until: Instant) -> Followed<A> {
     let mut phase = flight.watch();
+    let _waits = call.waited.start();
     loop {
         // Cloned, so that comparing holds nobody up.
         let now = phase.borrow_and_update().clone();

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use metrics::Gauge;
 use oncekey_core::{Fingerprint, RecordId, RecordedResponse};
 use parking_lot::Mutex;
 use tokio::sync::{oneshot, watch};
@@ -147,6 +148,8 @@ pub(crate) struct Flights<A> {
     by_id: Mutex<HashMap<RecordId, Arc<Flight<A>>>>,
     waiters: AtomicUsize,
     max_waiters: AtomicUsize,
+    /// Shows how many wait.
+    waiting: Gauge,
 }
 
 /// A place in a flight.
@@ -158,11 +161,12 @@ pub(crate) enum Boarded<A> {
 }
 
 impl<A> Flights<A> {
-    pub(crate) fn new(max_waiters: usize) -> Arc<Self> {
+    pub(crate) fn new(max_waiters: usize, waiting: Gauge) -> Arc<Self> {
         Arc::new(Self {
             by_id: Mutex::new(HashMap::new()),
             waiters: AtomicUsize::new(0),
             max_waiters: max_waiters.into(),
+            waiting,
         })
     }
 
@@ -200,6 +204,7 @@ impl<A> Flights<A> {
             return None;
         }
         let (arrival, inheritance) = flight.inherit();
+        self.waiting.increment(1.0);
         Some(Waiting { flights: Arc::clone(self), flight: Arc::clone(flight), arrival, inheritance })
     }
 }
@@ -246,6 +251,7 @@ impl<A> Drop for Waiting<A> {
         self.flight.heirs.lock().by_arrival.remove(&self.arrival);
         self.flight.waiters.fetch_sub(1, Ordering::AcqRel);
         self.flights.waiters.fetch_sub(1, Ordering::AcqRel);
+        self.flights.waiting.decrement(1.0);
     }
 }
 
@@ -266,7 +272,7 @@ mod tests {
 
     #[test]
     fn waiters_that_leave_leave_nothing_behind() {
-        let flights = Flights::new(10);
+        let flights = Flights::new(10, Gauge::noop());
         let (_leading, flight) = flight(&flights);
         for _ in 0..1000 {
             drop(flights.wait(&flight, 10).expect("there is room"));
@@ -277,7 +283,7 @@ mod tests {
 
     #[test]
     fn the_longest_waiting_inherits_first() {
-        let flights = Flights::new(10);
+        let flights = Flights::new(10, Gauge::noop());
         let (_leading, flight) = flight(&flights);
         let mut waiting: Vec<_> = (0..3).map(|_| flights.wait(&flight, 10).expect("there is room")).collect();
         drop(waiting.remove(0));
@@ -289,7 +295,7 @@ mod tests {
 
     #[test]
     fn a_flight_that_ended_is_gone_and_its_waiters_know() {
-        let flights = Flights::new(10);
+        let flights = Flights::new(10, Gauge::noop());
         let (leading, flight) = flight(&flights);
         drop(leading);
         assert!(flights.by_id.lock().is_empty());

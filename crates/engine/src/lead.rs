@@ -26,7 +26,7 @@ use crate::node::Node;
 use crate::places::Place;
 use crate::probing::{Asked, is_takeover};
 use crate::replay_cache::Life;
-use crate::{Call, Ended, fault, random};
+use crate::{Call, Ended, Stopwatch, fault, random};
 
 /// Claims that one leader may make before it tells its caller to come back: each lost one means that another node got
 /// further with the same record.
@@ -42,6 +42,8 @@ pub(crate) struct Lead<A> {
     pub(crate) call: Option<Call<A>>,
     /// When the caller came that is to be answered: the first one, or the one that inherited (W4).
     arrived: Instant,
+    /// The first caller's; the waits of those behind it are theirs.
+    waited: Option<Arc<Stopwatch>>,
     /// How often its transaction met another and was begun again.
     reruns: u32,
 }
@@ -92,7 +94,15 @@ impl Judged {
 
 impl<A: Send + 'static> Lead<A> {
     pub(crate) fn new(node: Arc<Node<A>>, leading: Leading<A>, call: Call<A>, arrived: Instant) -> Self {
-        Self { node, leading, policy: Arc::clone(&call.policy), call: Some(call), arrived, reruns: 0 }
+        Self {
+            node,
+            leading,
+            policy: Arc::clone(&call.policy),
+            waited: Some(Arc::clone(&call.waited)),
+            call: Some(call),
+            arrived,
+            reruns: 0,
+        }
     }
 
     /// Leads the flight to its end. Runs as a task of its own; `reply` is the caller's.
@@ -216,6 +226,7 @@ impl<A: Send + 'static> Lead<A> {
     /// The next waiter to be answered in place of a caller that is done.
     fn heir(&mut self) -> Option<Reply<A>> {
         self.arrived = Instant::now();
+        self.waited = None;
         self.leading.flight.next_heir()
     }
 
@@ -250,7 +261,7 @@ impl<A: Send + 'static> Lead<A> {
     fn granted(&mut self, attempt: u32, takes_over: bool) {
         self.leading.settles = self.policy.settles(attempt);
         if takes_over {
-            metrics::counter!("oncekey_takeovers_total").increment(1);
+            self.node.takeovers.increment(1);
             tracing::warn!(operation = %self.leading.id, attempt, "an unknown outcome is taken over and executed again");
         }
     }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use metrics::{Counter, Gauge, counter, gauge};
 use oncekey_core::{Namespace, OwnerId, Scope, Timestamp};
 use oncekey_store::{Clock, Store, StoreError, Swept};
 use parking_lot::Mutex;
@@ -12,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::flight::Flights;
+use crate::metered::Metered;
 use crate::places::Places;
 use crate::poller::Poller;
 use crate::quota::Quota;
@@ -20,6 +22,7 @@ use crate::recorder::Recorder;
 use crate::replay_cache::ReplayCache;
 use crate::replay_counts::ReplayCounts;
 use crate::store_time::StoreTime;
+use crate::watching::Watching;
 use crate::{Settings, fault};
 
 /// How often replay counts are written.
@@ -43,6 +46,9 @@ pub(crate) struct Node<A> {
     pub(crate) executions: TaskTracker,
     pub(crate) cut: CancellationToken,
     store_time: StoreTime,
+    pub(crate) takeovers: Counter,
+    /// Whether the store took the last heartbeat.
+    up: Gauge,
     /// [`Clock::elapsed`] from before the last heartbeat that the store took.
     beaten: Mutex<Duration>,
     background: Background,
@@ -60,13 +66,13 @@ impl<A: Send + 'static> Node<A> {
         clock: Arc<dyn Clock>,
         settings: Settings,
     ) -> Result<Arc<Self>, StoreError> {
-        // There from the start, so that an alert sees zero and not nothing.
-        metrics::counter!("oncekey_fenced_writes_total").increment(0);
-        metrics::counter!("oncekey_takeovers_total").increment(0);
-        metrics::gauge!("oncekey_store_clock_ahead").set(0.0);
+        let store: Arc<dyn Store> = Arc::new(Metered::new(store));
+        let up = gauge!("oncekey_store_up");
+        gauge!("oncekey_store_clock_ahead").set(0.0);
         let owner = OwnerId::from_bytes(random::bits());
         let asked = clock.elapsed();
         let now = store.heartbeat(owner, settings.lease).await?;
+        up.set(1.0);
         if let Some(most) = settings.max_records_per_scope {
             // Whatever the store needs for counting, it makes before requests wait for it.
             store
@@ -79,17 +85,19 @@ impl<A: Send + 'static> Node<A> {
             Recorder::new(Arc::clone(&store), executions.clone(), settings.record_retry, settings.unrecorded_bytes);
         let (poller, polling) = Poller::new(Arc::clone(&store));
         let node = Arc::new(Self {
-            flights: Flights::new(settings.max_waiters_all),
+            flights: Flights::new(settings.max_waiters_all, gauge!("oncekey_waiters")),
             cache: ReplayCache::new(settings.cache_for, settings.cache_bytes),
             replays: ReplayCounts::default(),
             recorder,
             poller,
             quota: settings.max_records_per_scope.map(Quota::new),
-            inflight: Places::new(settings.max_inflight),
+            inflight: Places::new(settings.max_inflight, gauge!("oncekey_inflight")),
             sweeping: watch::Sender::new((settings.sweep_every, settings.sweep_batch)),
             executions,
             cut: CancellationToken::new(),
             store_time: StoreTime::default(),
+            takeovers: counter!("oncekey_takeovers_total"),
+            up,
             beaten: Mutex::new(asked),
             settings,
             store,
@@ -102,6 +110,7 @@ impl<A: Send + 'static> Node<A> {
         node.spawn_background(Arc::clone(&node).beat());
         node.spawn_background(Arc::clone(&node).keep_swept());
         node.spawn_background(Arc::clone(&node).count_replays());
+        node.spawn_background(Arc::clone(&node).watch(Watching::new()));
         Ok(node)
     }
 
@@ -132,12 +141,14 @@ impl<A: Send + 'static> Node<A> {
         // Given up well within the lease, so that one lost reply doesn't cost the claims their validity.
         match timeout(self.settings.lease / 3, self.store.heartbeat(self.owner, self.settings.lease)).await {
             Ok(Ok(now)) => {
+                self.up.set(1.0);
                 *self.beaten.lock() = asked;
                 return self.trusts_expiry_at(now, asked).then_some(now);
             }
             Ok(Err(error)) => tracing::warn!(%error, "a heartbeat failed"),
             Err(_) => tracing::warn!("a heartbeat took longer than a third of the lease"),
         }
+        self.up.set(0.0);
         None
     }
 
@@ -194,6 +205,10 @@ impl<A: Send + 'static> Node<A> {
                 Err(error) => tracing::warn!(%error, "sweeping failed; it goes on next time"),
             }
         }
+    }
+
+    async fn watch(self: Arc<Self>, watching: Watching) {
+        watching.keep_up_to_date(&*self.store, &self.recorder).await;
     }
 
     async fn count_replays(self: Arc<Self>) {

@@ -101,7 +101,18 @@ impl Job {
         let (identity, policy) = (self.identity.clone(), Arc::clone(&self.policy));
         let transactions = self.transactions.clone();
         let refingerprint = Arc::new(move |recipe: &Recipe| self.fingerprint(recipe));
-        Call { identity, fingerprint, refingerprint, origin, policy, work, transactions, unguarded: None, probe: None }
+        Call {
+            identity,
+            fingerprint,
+            refingerprint,
+            origin,
+            policy,
+            work,
+            transactions,
+            unguarded: None,
+            probe: None,
+            waited: Arc::default(),
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use metrics::Gauge;
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -10,6 +11,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 pub(crate) struct Places {
     free: Arc<Semaphore>,
     size: Arc<Mutex<Size>>,
+    taken: Gauge,
 }
 
 struct Size {
@@ -23,11 +25,13 @@ pub(crate) struct Place {
     /// Taken out by `drop` alone.
     permit: Option<OwnedSemaphorePermit>,
     size: Arc<Mutex<Size>>,
+    taken: Gauge,
 }
 
 impl Places {
-    pub(crate) fn new(places: usize) -> Self {
-        Self { free: Arc::new(Semaphore::new(places)), size: Arc::new(Mutex::new(Size { places, owed: 0 })) }
+    /// `taken` shows how many are taken.
+    pub(crate) fn new(places: usize, taken: Gauge) -> Self {
+        Self { free: Arc::new(Semaphore::new(places)), size: Arc::new(Mutex::new(Size { places, owed: 0 })), taken }
     }
 
     /// A place, if one is free and nobody waits for it.
@@ -41,7 +45,8 @@ impl Places {
     }
 
     fn taken(&self, permit: OwnedSemaphorePermit) -> Place {
-        Place { permit: Some(permit), size: Arc::clone(&self.size) }
+        self.taken.increment(1.0);
+        Place { permit: Some(permit), size: Arc::clone(&self.size), taken: self.taken.clone() }
     }
 
     /// Gives no more places; whoever waits gets none.
@@ -64,6 +69,7 @@ impl Places {
 impl Drop for Place {
     fn drop(&mut self) {
         let Some(permit) = self.permit.take() else { return };
+        self.taken.decrement(1.0);
         // Given back under the lock, so that a change of the number sees it as either taken or free.
         let mut size = self.size.lock();
         if size.owed > 0 {
@@ -85,7 +91,7 @@ mod tests {
 
     #[test]
     fn as_many_are_given_as_there_are_whatever_there_were() {
-        let places = Places::new(2);
+        let places = Places::new(2, Gauge::noop());
         for size in [5, 1, 3, 3, 0, 4] {
             places.resize(size);
             assert_eq!(take_all(&places).len(), size);
@@ -94,7 +100,7 @@ mod tests {
 
     #[test]
     fn whoever_has_a_place_keeps_it_and_it_comes_back_only_if_there_is_room() {
-        let places = Places::new(3);
+        let places = Places::new(3, Gauge::noop());
         let mut taken = take_all(&places);
         places.resize(1);
         taken.pop();
@@ -106,7 +112,7 @@ mod tests {
 
     #[test]
     fn growing_forgives_what_shrinking_took_back() {
-        let places = Places::new(4);
+        let places = Places::new(4, Gauge::noop());
         let taken = take_all(&places);
         places.resize(1);
         places.resize(3);
@@ -116,7 +122,7 @@ mod tests {
 
     #[tokio::test]
     async fn whoever_waits_gets_a_place_that_is_added_and_none_once_closed() {
-        let places = Places::new(0);
+        let places = Places::new(0, Gauge::noop());
         let (got, ()) = tokio::join!(places.take(), async { places.resize(1) });
         assert!(got.is_some());
         let (none, ()) = tokio::join!(places.take(), async { places.close() });

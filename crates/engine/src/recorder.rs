@@ -1,12 +1,15 @@
 //! Writes outcomes until they stand (D2, D3, E4): repeated with the same token, bounded in time and in bytes.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use metrics::{Counter, counter};
 use oncekey_core::response::RecordedBody;
 use oncekey_core::{Event, RecordId, RecordedResponse, Token};
 use oncekey_store::{Found, Outcome, Recorded, Store, StoreError};
+use parking_lot::Mutex;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tokio_util::task::TaskTracker;
 
@@ -26,9 +29,15 @@ pub(crate) struct Recorder {
     max_bytes: usize,
     bytes: AtomicUsize,
     /// Claims granted here whose outcome isn't recorded or given up yet.
-    open: AtomicUsize,
+    open: Mutex<BTreeMap<OpenId, Instant>>,
+    claims: AtomicU64,
+    fenced: Counter,
     letting_go: Arc<AtomicUsize>,
 }
+
+/// A claim that is open, by the order of the granted claims.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct OpenId(u64);
 
 /// How a write ended.
 pub(crate) enum Written {
@@ -42,21 +51,38 @@ pub(crate) enum Written {
 
 impl Recorder {
     pub(crate) fn new(store: Arc<dyn Store>, tasks: TaskTracker, retry: Duration, max_bytes: usize) -> Self {
-        let letting_go = Arc::new(AtomicUsize::new(0));
-        Self { store, tasks, retry, max_bytes, bytes: AtomicUsize::new(0), open: AtomicUsize::new(0), letting_go }
+        Self {
+            store,
+            tasks,
+            retry,
+            max_bytes,
+            bytes: AtomicUsize::new(0),
+            open: Mutex::default(),
+            claims: AtomicU64::new(0),
+            // There from the start, so that an alert sees zero and not nothing.
+            fenced: counter!("oncekey_fenced_writes_total"),
+            letting_go: Arc::default(),
+        }
     }
 
-    pub(crate) fn execution_began(&self) {
-        self.open.fetch_add(1, Ordering::AcqRel);
+    pub(crate) fn execution_began(&self) -> OpenId {
+        let id = OpenId(self.claims.fetch_add(1, Ordering::Relaxed));
+        self.open.lock().insert(id, Instant::now());
+        id
     }
 
-    pub(crate) fn execution_ended(&self) {
-        self.open.fetch_sub(1, Ordering::AcqRel);
+    pub(crate) fn execution_ended(&self, id: OpenId) {
+        self.open.lock().remove(&id);
+    }
+
+    /// How long the oldest of the open claims has been executing.
+    pub(crate) fn oldest_claim(&self) -> Option<Duration> {
+        self.open.lock().first_key_value().map(|(_, began)| began.elapsed())
     }
 
     /// How many executions have no recorded end yet.
     pub(crate) fn open_claims(&self) -> usize {
-        self.open.load(Ordering::Acquire)
+        self.open.lock().len()
     }
 
     /// Writes until it stands, is refused, or `record_retry` has passed.
@@ -64,7 +90,7 @@ impl Recorder {
         let event = outcome.event;
         let written = write(&*self.store, id, token, outcome, self.retry).await;
         if let Written::Fenced(_) = &written {
-            metrics::counter!("oncekey_fenced_writes_total").increment(1);
+            self.fenced.increment(1);
             tracing::warn!(operation = %id, ?event, "an outcome was refused: the record isn't this claim's any more");
         }
         written

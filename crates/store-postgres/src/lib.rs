@@ -36,6 +36,7 @@ mod claims;
 mod config;
 mod direct;
 mod error;
+mod gauges;
 mod listing;
 mod lookup;
 mod operating;

@@ -104,9 +104,14 @@ fn position(cursor: &Cursor) -> Result<i64, Failure> {
 /// Pages of the table up to which counts are exact: 400 MB, which are read in a second or two.
 const EXACT_PAGES: f64 = 50_000.0;
 
-/// Counts by state (a lapsed claim counts as unknown, swept or not), and the size of the tables with their indexes. Of a large
-/// table a sample of its pages is counted, and the counts are estimates.
+/// Counts and the size; of a large table the counts are estimates.
 pub(crate) async fn stats(session: &Session) -> Result<Stats, Failure> {
+    Ok(count(session, EXACT_PAGES).await?.0)
+}
+
+/// Counts by state (a lapsed claim counts as unknown, swept or not), and the size of the tables with their indexes. Of a table
+/// of more than so many pages a sample of about that many is counted; whether it was counted whole is said as well.
+pub(crate) async fn count(session: &Session, most_pages: f64) -> Result<(Stats, bool), Failure> {
     const SIZE: &str = "\
         SELECT pg_relation_size('idempotency_keys') / current_setting('block_size')::bigint, \
                pg_total_relation_size('idempotency_keys') + pg_total_relation_size('idempotency_nodes')";
@@ -119,7 +124,7 @@ pub(crate) async fn stats(session: &Session) -> Result<Stats, Failure> {
     let size = sizes.first().ok_or(Failure::Refused("the size was not answered"))?;
     let (pages, bytes): (i64, i64) = (size.try_get(0)?, size.try_get(1)?);
     #[expect(clippy::cast_precision_loss, reason = "a part of so many pages need not be exact")]
-    let part = (EXACT_PAGES / (pages.max(1) as f64)).min(1.0);
+    let part = (most_pages / (pages.max(1) as f64)).min(1.0);
     #[expect(clippy::cast_possible_truncation, reason = "a percentage")]
     let percent = (part * 100.0) as f32;
     let mut records: BTreeMap<_, _> = State::ALL.map(|state| (state.name(), 0)).into();
@@ -138,5 +143,5 @@ pub(crate) async fn stats(session: &Session) -> Result<Stats, Failure> {
             *records.entry(state.name()).or_default() += counted;
         }
     }
-    Ok(Stats { records, bytes: u64::try_from(bytes).unwrap_or(0) })
+    Ok((Stats { records, bytes: u64::try_from(bytes).unwrap_or(0) }, part >= 1.0))
 }

@@ -8,8 +8,8 @@ use async_trait::async_trait;
 use oncekey_core::{Event, Namespace, OwnerId, RecordId, Scope, Timestamp, Token};
 use oncekey_store::change::{self, OnClaim, OnOutcome};
 use oncekey_store::{
-    Claim, Claimed, Cursor, Filter, Found, Outcome, Page, Promise, Purged, Recorded, Resolution, Resolved, Stats,
-    Store, StoreError, Swept,
+    Claim, Claimed, Cursor, Filter, Found, Gauges, Outcome, Page, Promise, Purged, Recorded, Resolution, Resolved,
+    Stats, Store, StoreError, Swept,
 };
 use tokio::sync::OnceCell;
 
@@ -19,7 +19,7 @@ use crate::outcomes::RecordOutcome;
 use crate::reader::Reader;
 use crate::session::{Server, Session};
 use crate::writer::Writer;
-use crate::{PostgresOptions, listing, lookup, operating, owners, promise, replays, schema, scopes, sweep};
+use crate::{PostgresOptions, gauges, listing, lookup, operating, owners, promise, replays, schema, scopes, sweep};
 
 /// How often a write is made again because the record changed between the write and the look at what was in its way.
 const TRIES: u32 = 5;
@@ -190,6 +190,10 @@ impl Store for PostgresStore {
 
     async fn stats(&self) -> Result<Stats, StoreError> {
         listing::stats(&self.scans).await.map_err(Failure::not_applied)
+    }
+
+    async fn gauges(&self) -> Result<Gauges, StoreError> {
+        gauges::read(&self.scans).await.map_err(Failure::not_applied)
     }
 
     async fn promise(&self) -> Result<Promise, StoreError> {

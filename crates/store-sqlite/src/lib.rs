@@ -33,6 +33,7 @@ mod connection;
 mod error;
 mod fault;
 mod filesystem;
+mod gauges;
 mod guard;
 mod handle;
 mod listing;

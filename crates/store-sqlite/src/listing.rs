@@ -79,7 +79,7 @@ fn position(cursor: &Cursor) -> Result<i64, Failure> {
     cursor.0.parse().ok().filter(|seq| *seq >= 0).ok_or(Failure::Refused("no cursor of this store"))
 }
 
-/// Counts by state (a lapsed claim counts as unknown, swept or not), and the size of the database with its write-ahead log.
+/// Counts by state (a lapsed claim counts as unknown, swept or not), and the size.
 pub(crate) fn stats(connection: &Connection, path: &Path, now: Timestamp) -> Result<Stats, Failure> {
     let mut records: BTreeMap<_, _> = State::ALL.map(|state| (state.name(), 0)).into();
     // What has ended is counted over an index only; of what is open, there are few.
@@ -97,9 +97,14 @@ pub(crate) fn stats(connection: &Connection, path: &Path, now: Timestamp) -> Res
             *records.entry(state.name()).or_default() += counted;
         }
     }
+    Ok(Stats { records, bytes: size(connection, path)? })
+}
+
+/// The bytes of the database with its write-ahead log.
+pub(crate) fn size(connection: &Connection, path: &Path) -> Result<u64, Failure> {
     let number = |pragma| connection.pragma_query_value(None, pragma, |row| row.get::<_, i64>(0));
     let database = u64::try_from(number("page_count")?.saturating_mul(number("page_size")?)).unwrap_or(0);
     let mut log = path.as_os_str().to_owned();
     log.push("-wal");
-    Ok(Stats { records, bytes: database + fs::metadata(log).map_or(0, |metadata| metadata.len()) })
+    Ok(database + fs::metadata(log).map_or(0, |metadata| metadata.len()))
 }

@@ -8,8 +8,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use oncekey_core::{Namespace, OwnerId, RecordId, Scope, Timestamp, Token};
 use oncekey_store::{
-    Claim, Claimed, Clock, Cursor, Filter, Found, Outcome, Page, Promise, Purged, Recorded, Resolution, Resolved,
-    Stats, Store, StoreError, Swept,
+    Claim, Claimed, Clock, Cursor, Filter, Found, Gauges, Outcome, Page, Promise, Purged, Recorded, Resolution,
+    Resolved, Stats, Store, StoreError, Swept,
 };
 use parking_lot::Mutex;
 use tokio::sync::OnceCell;
@@ -26,7 +26,7 @@ use crate::replays::CountReplays;
 use crate::scopes::IndexScopes;
 use crate::sweep::Sweep;
 use crate::writer::Writer;
-use crate::{SqliteOptions, listing, lookup, schema, scopes};
+use crate::{SqliteOptions, gauges, listing, lookup, schema, scopes};
 
 /// Records in an SQLite database. Dropping the last handle finishes what was handed over, which blocks for about a commit.
 pub struct SqliteStore {
@@ -163,6 +163,11 @@ impl Store for SqliteStore {
     async fn stats(&self) -> Result<Stats, StoreError> {
         let (clock, path) = (self.clock.clone(), self.place.path.clone());
         self.scans.run(move |connection| listing::stats(connection, &path, clock.now())).await
+    }
+
+    async fn gauges(&self) -> Result<Gauges, StoreError> {
+        let (clock, path) = (self.clock.clone(), self.path.clone());
+        self.scans.run(move |connection| gauges::read(connection, &path, clock.now())).await
     }
 
     async fn promise(&self) -> Result<Promise, StoreError> {

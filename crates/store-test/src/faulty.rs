@@ -7,8 +7,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use oncekey_core::{Namespace, OwnerId, RecordId, Scope, Timestamp, Token};
 use oncekey_store::{
-    Claim, Claimed, Cursor, Filter, Found, Outcome, Page, Promise, Purged, Recorded, Resolution, Resolved, Stats,
-    Store, StoreError, Swept,
+    Claim, Claimed, Cursor, Filter, Found, Gauges, Outcome, Page, Promise, Purged, Recorded, Resolution, Resolved,
+    Stats, Store, StoreError, Swept,
 };
 use parking_lot::Mutex;
 
@@ -31,6 +31,7 @@ pub enum Op {
     Resolve,
     Purge,
     Stats,
+    Gauges,
     Promise,
 }
 
@@ -193,6 +194,10 @@ impl Store for FaultyStore {
 
     async fn stats(&self) -> Result<Stats, StoreError> {
         self.pass(Op::Stats, self.inner.stats()).await
+    }
+
+    async fn gauges(&self) -> Result<Gauges, StoreError> {
+        self.pass(Op::Gauges, self.inner.gauges()).await
     }
 
     async fn promise(&self) -> Result<Promise, StoreError> {

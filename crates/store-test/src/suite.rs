@@ -82,6 +82,9 @@ macro_rules! suite {
                 a_count_of_a_scope_follows_what_happens_to_its_records
                 stats_count_by_state
                 stats_tell_the_size
+                gauges_agree_with_stats
+                gauges_tell_how_long_the_oldest_claim_runs
+                gauges_tell_how_far_sweeping_lags
                 a_promise_names_what_falls_short;
         }
     };

@@ -20,7 +20,7 @@ pub use clock::{Clock, ManualClock, SystemClock};
 pub use error::StoreError;
 pub use memory::MemoryStore;
 pub use store::{
-    Claim, Claimed, Cursor, Filter, Found, Listed, Outcome, Page, Promise, Purged, Recorded, Replaces, Resolution,
-    Resolved, Stats, Store, Swept,
+    Claim, Claimed, Cursor, Filter, Found, Gauges, Listed, Outcome, Page, Promise, Purged, Recorded, Replaces,
+    Resolution, Resolved, Stats, Store, Swept,
 };
 pub use transaction::{Answering, Begun, Closed, Deferred, Ending, Last, Transaction, TransactionHandle, Transactions};

@@ -5,17 +5,16 @@
 
 mod table;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use oncekey_core::{Event, Namespace, OwnerId, PromiseClass, RecordId, Scope, State, Timestamp, Token};
+use oncekey_core::{Event, Namespace, OwnerId, PromiseClass, RecordId, Scope, Timestamp, Token};
 use parking_lot::Mutex;
 
 use crate::change::{self, OnClaim, OnOutcome, OnResolution};
 use crate::{
-    Claim, Claimed, Clock, Cursor, Filter, Found, Listed, Outcome, Page, Promise, Purged, Recorded, Resolution,
+    Claim, Claimed, Clock, Cursor, Filter, Found, Gauges, Listed, Outcome, Page, Promise, Purged, Recorded, Resolution,
     Resolved, Stats, Store, StoreError, Swept, SystemClock,
 };
 use table::{Kept, Table};
@@ -199,18 +198,12 @@ impl Store for MemoryStore {
 
     async fn stats(&self) -> Result<Stats, StoreError> {
         let now = self.clock.now();
-        let table = self.table.lock();
-        let mut records: BTreeMap<_, _> = State::ALL.map(|state| (state.name(), 0)).into();
-        let mut bytes = 0;
-        for (_, kept) in table.newest_before(u64::MAX) {
-            let record = &kept.record;
-            let lapsed =
-                record.state == State::Processing && !change::is_live(record, table.is_alive(record.owner, now), now);
-            let state = if lapsed { State::Unknown } else { record.state };
-            *records.entry(state.name()).or_default() += 1;
-            bytes += kept.size();
-        }
-        Ok(Stats { records, bytes })
+        Ok(self.table.lock().gauges(now).stats)
+    }
+
+    async fn gauges(&self) -> Result<Gauges, StoreError> {
+        let now = self.clock.now();
+        Ok(self.table.lock().gauges(now))
     }
 
     async fn promise(&self) -> Result<Promise, StoreError> {

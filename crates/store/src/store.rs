@@ -67,6 +67,10 @@ pub trait Store: Send + Sync + 'static {
     /// Counts and sizes. A lapsed claim counts as `unknown`, swept or not; an expired record counts until it is swept. May scan.
     async fn stats(&self) -> Result<Stats, StoreError>;
 
+    /// The figures that are watched all the time. Bounded, however much is stored: it may be asked every few seconds, by every
+    /// node. Where counting would not be bounded, the counts are estimates.
+    async fn gauges(&self) -> Result<Gauges, StoreError>;
+
     /// What the store can promise under its present settings (G1), worked out anew at each call.
     async fn promise(&self) -> Result<Promise, StoreError>;
 
@@ -265,6 +269,17 @@ pub struct Stats {
     pub records: BTreeMap<&'static str, u64>,
     /// Bytes that the store takes.
     pub bytes: u64,
+}
+
+/// What is watched of a store, as of one moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Gauges {
+    /// Counts and sizes as in [`Store::stats`], as far as a bounded look can tell.
+    pub stats: Stats,
+    /// How long the oldest claim has been running that is still valid; `None` if none was seen.
+    pub oldest_processing: Option<Duration>,
+    /// How long ago the record expired that has been waiting longest to be swept; `None` if there is none.
+    pub oldest_expired: Option<Duration>,
 }
 
 /// What a store can promise.

@@ -1,6 +1,8 @@
-//! The request and problem counters: each request counts under exactly one outcome of one route.
+//! What is counted and timed of each route's requests: each counts under exactly one outcome of one route.
 
-use metrics::{Counter, counter};
+use std::time::Duration;
+
+use metrics::{Counter, Histogram, counter, histogram};
 use oncekey_core::problem::Code;
 
 /// How a request ended, as `oncekey_requests_total` tells it apart.
@@ -62,22 +64,52 @@ impl Counted {
     }
 }
 
+/// Outcomes of what isn't in this version. They are there at zero, so that rules and dashboards need not be written twice.
+const TO_COME: [&str; 10] = [
+    "accepted",
+    "shadow_executed",
+    "shadow_replayed",
+    "shadow_waited",
+    "shadow_mismatch",
+    "shadow_in_progress",
+    "shadow_unknown",
+    "shadow_failed",
+    "shadow_rejected",
+    "shadow_store_error",
+];
+
 /// The counters of one route; all of them exist from the start, at zero.
 pub(crate) struct RouteCounts {
     requests: Vec<(Counted, Counter)>,
     problems: Vec<(Code, Counter)>,
+    pub(crate) wait: Histogram,
+    pub(crate) execution: Histogram,
+    overhead: Histogram,
 }
 
 impl RouteCounts {
     pub(crate) fn of_route(route: &str) -> Self {
+        for outcome in TO_COME {
+            requests(route, outcome).increment(0);
+        }
+        let seconds = |name: &'static str| histogram!(name, "route" => route.to_owned());
         Self {
-            requests: Counted::OF_A_ROUTE.map(|outcome| (outcome, requests(route, outcome))).into(),
+            requests: Counted::OF_A_ROUTE.map(|outcome| (outcome, requests(route, outcome.label()))).into(),
             problems: Code::ALL.map(|code| (code, problem(route, code))).into(),
+            wait: seconds("oncekey_wait_seconds"),
+            execution: seconds("oncekey_execution_seconds"),
+            overhead: seconds("oncekey_overhead_seconds"),
         }
     }
 
     pub(crate) fn unguarded() -> Self {
-        Self { requests: vec![(Counted::Unguarded, requests("-", Counted::Unguarded))], problems: Vec::new() }
+        Self {
+            requests: vec![(Counted::Unguarded, requests("-", Counted::Unguarded.label()))],
+            problems: Vec::new(),
+            wait: Histogram::noop(),
+            execution: Histogram::noop(),
+            overhead: Histogram::noop(),
+        }
     }
 
     pub(crate) fn request(&self, outcome: Counted) {
@@ -86,6 +118,11 @@ impl RouteCounts {
 
     pub(crate) fn problem(&self, code: Code) {
         increment(&self.problems, code);
+    }
+
+    /// What oncekey itself took of the time that a keyed request took: neither executing nor waiting for an execution.
+    pub(crate) fn overhead(&self, took: Duration, executing: Duration, waiting: Duration) {
+        self.overhead.record(took.saturating_sub(executing).saturating_sub(waiting));
     }
 }
 
@@ -96,8 +133,8 @@ fn increment<T: Copy + PartialEq>(counters: &[(T, Counter)], what: T) {
     }
 }
 
-fn requests(route: &str, outcome: Counted) -> Counter {
-    counter!("oncekey_requests_total", "route" => route.to_owned(), "outcome" => outcome.label())
+fn requests(route: &str, outcome: &'static str) -> Counter {
+    counter!("oncekey_requests_total", "route" => route.to_owned(), "outcome" => outcome)
 }
 
 fn problem(route: &str, code: Code) -> Counter {

@@ -12,8 +12,9 @@ use oncekey_core::policy::{OnStoreError, Verdict};
 use oncekey_core::problem::{Code, Problem};
 use oncekey_core::response::{RecordedBody, retain};
 use oncekey_core::{Fingerprint, Identity, Namespace, RecordId, RecordedResponse};
-use oncekey_engine::{Call, Ended, Engine, Passed, Unguarded, Work};
+use oncekey_engine::{Call, Ended, Engine, Passed, Stopwatch, Unguarded, Work};
 use parking_lot::Mutex;
+use tokio::time::Instant;
 use tower::{Layer, Service};
 
 use crate::answer;
@@ -213,6 +214,11 @@ impl Guarded {
         {
             return self.problem(&problem, Some(&sent));
         }
+        let began = Instant::now();
+        let (waited, executed) = (
+            Arc::new(Stopwatch::new(self.counts().wait.clone())),
+            Arc::new(Stopwatch::new(self.counts().execution.clone())),
+        );
         let forwarded = forwarded_key(&route.guard.forward_key_as, &identity);
         let request = Arc::new(KeyedRequest { head, body, max_decoded: max, forwarded });
         let decoding = (bounds.decoding, room);
@@ -223,12 +229,17 @@ impl Guarded {
         count.outcome = Counted::InProgress;
         let announced = trailers::are_announced_to(&request.head);
         let id = identity.id();
-        let ended = self.shared.engine.run(self.call(inner, request, identity, fingerprint)).await;
+        let ended = self
+            .shared
+            .engine
+            .run(Call { waited: Arc::clone(&waited), ..self.call(inner, request, identity, fingerprint, &executed) })
+            .await;
         let (outcome, mut answer) = self.deliver(ended, &sent, id);
         count.outcome = outcome;
         if announced {
             trailers::announce(&mut answer);
         }
+        self.counts().overhead(began.elapsed(), executed.spent(), waited.spent());
         answer
     }
 
@@ -238,6 +249,7 @@ impl Guarded {
         request: Arc<KeyedRequest>,
         identity: Identity,
         fingerprint: Fingerprint,
+        executed: &Arc<Stopwatch>,
     ) -> Call<Response<ResponseBody>>
     where
         S: Service<Request<RequestBody>, Response = Response<R>> + Clone + Send + 'static,
@@ -256,11 +268,24 @@ impl Guarded {
         let again = Arc::clone(&request);
         let unguarded = (policy.on_store_error == OnStoreError::Open).then(|| {
             let (inner, request, timing) = (Arc::clone(&inner), Arc::clone(&request), policy.timing);
-            let pass: Unguarded<_> = Arc::new(move || Box::pin(Arc::clone(&inner).pass(Arc::clone(&request), timing)));
+            let executed = Arc::clone(executed);
+            let pass: Unguarded<_> = Arc::new(move || {
+                let (running, inner, request) = (executed.start(), Arc::clone(&inner), Arc::clone(&request));
+                Box::pin(async move {
+                    let _running = running;
+                    inner.pass(request, timing).await
+                })
+            });
             pass
         });
-        let work: Work<_> =
-            Arc::new(move |attempt| Box::pin(Arc::clone(&inner).execute(Arc::clone(&request), attempt)));
+        let executed = Arc::clone(executed);
+        let work: Work<_> = Arc::new(move |attempt| {
+            let (running, inner, request) = (executed.start(), Arc::clone(&inner), Arc::clone(&request));
+            Box::pin(async move {
+                let _running = running;
+                inner.execute(request, attempt).await
+            })
+        });
         Call {
             identity,
             fingerprint,
@@ -273,6 +298,7 @@ impl Guarded {
             transactions: transactions.clone(),
             unguarded,
             probe: probe.clone(),
+            waited: Arc::default(),
         }
     }
 

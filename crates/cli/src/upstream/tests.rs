@@ -116,6 +116,7 @@ async fn running() -> Running {
         transactions: None,
         unguarded: None,
         probe: None,
+        waited: Arc::default(),
     };
     TaskTracker::new().spawn(async move { engine.run(call).await });
     let attempt = within(attempts.recv()).await.unwrap();

@@ -6,10 +6,10 @@ use oncekey_store::StoreError;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::{Judged, Lead, Reply};
-use crate::Ended;
 use crate::executing::answer;
 use crate::flight::Over;
 use crate::poller::Look;
+use crate::{Ended, Stopwatch};
 
 /// How long one look at another node's record may take before the leader checks on its waiters again.
 const LOOK: Duration = Duration::from_millis(500);
@@ -33,6 +33,7 @@ impl<A: Send + 'static> Lead<A> {
     /// which this leader may claim it.
     async fn wait_elsewhere(&self, reply: &mut Option<Reply<A>>) -> Option<Over> {
         let until = self.arrived + self.policy.timing.wait;
+        let mut waits = self.waited.as_ref().map(Stopwatch::start);
         loop {
             let asked = self.node.clock.elapsed();
             let look = timeout(LOOK, self.node.poller.look(self.leading.id)).await.unwrap_or(Look::NoAnswer);
@@ -47,6 +48,7 @@ impl<A: Send + 'static> Lead<A> {
             // The leader's own caller is a duplicate here, and waits no longer than any other.
             if reply.as_ref().is_some_and(|reply| reply.is_closed() || Instant::now() >= until) {
                 answer(reply, Some(Ended::InProgress));
+                drop(waits.take());
             }
             if self.node.cut.is_cancelled() || reply.is_none() && !self.leading.flight.has_waiters() {
                 return Some(Over::InProgress);

@@ -103,6 +103,7 @@ impl Upstream {
             transactions: None,
             unguarded: None,
             probe: None,
+            waited: Arc::default(),
         }
     }
 

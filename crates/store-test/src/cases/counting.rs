@@ -1,9 +1,13 @@
 //! Counts and sizes, and what a store says about itself.
 
+use std::time::Duration;
+
 use oncekey_core::{PromiseClass, Scope, State};
 use oncekey_store::Replaces;
 
 use crate::{Fixture, granted, samples, written};
+
+const SECOND: Duration = Duration::from_secs(1);
 
 /// Replays add up over calls, handles and states; an id without a record is passed over.
 pub async fn replays_add_up(f: Fixture) {
@@ -100,6 +104,65 @@ pub async fn stats_tell_the_size(f: Fixture) {
     written(&f.store.record(claim.identity.id(), claim.token, outcome).await);
     let after = f.store.stats().await.expect("stats").bytes;
     assert!(after >= before + 1024 * 1024, "{before} then {after}");
+}
+
+/// Of few records the gauges count what the stats count, lapsed claims as unknown.
+pub async fn gauges_agree_with_stats(f: Fixture) {
+    let gauges = f.store.gauges().await.expect("gauges");
+    assert_eq!(gauges.stats.records, [("processing", 0), ("completed", 0), ("failed", 0), ("unknown", 0)].into());
+    for (key, outcome) in [
+        ("a", Some(samples::completed("x"))),
+        ("b", Some(samples::failed())),
+        ("c", Some(samples::written_off())),
+        ("d", None),
+        ("e", None),
+    ] {
+        let claim = f.claimed("acc-1", key).await;
+        if let Some(outcome) = outcome {
+            written(&f.store.record(claim.identity.id(), claim.token, outcome).await);
+        }
+    }
+    let abandoned = f.claimed("acc-1", "f").await;
+    f.other.retire(abandoned.owner).await.expect("retired");
+    let gauges = f.other.gauges().await.expect("gauges");
+    assert_eq!(gauges.stats.records, [("processing", 2), ("completed", 1), ("failed", 1), ("unknown", 2)].into());
+    assert_eq!(gauges.stats.records, f.store.stats().await.expect("stats").records);
+    f.clock.advance(samples::LIFETIMES.run);
+    f.store.sweep(f.now(), 100).await.expect("a sweep");
+    let gauges = f.other.gauges().await.expect("gauges");
+    assert_eq!(gauges.stats.records, [("processing", 0), ("completed", 1), ("failed", 1), ("unknown", 4)].into());
+}
+
+/// By its governing claim, while that is valid.
+pub async fn gauges_tell_how_long_the_oldest_claim_runs(f: Fixture) {
+    let oldest = async || f.store.gauges().await.expect("gauges").oldest_processing;
+    assert_eq!(oldest().await, None);
+    let first = f.claimed("acc-1", "a").await;
+    f.clock.advance(SECOND);
+    f.claimed("acc-1", "b").await;
+    f.clock.advance(SECOND);
+    assert_eq!(oldest().await, Some(2 * SECOND));
+    written(&f.store.record(first.identity.id(), first.token, samples::completed("x")).await);
+    assert_eq!(oldest().await, Some(SECOND));
+    f.clock.advance(crate::LEASE);
+    assert_eq!(oldest().await, None, "a lapsed claim runs no more");
+}
+
+/// The record that expired first, and is still there.
+pub async fn gauges_tell_how_far_sweeping_lags(f: Fixture) {
+    let lag = async || f.store.gauges().await.expect("gauges").oldest_expired;
+    for key in ["a", "b"] {
+        let claim = f.claimed("acc-1", key).await;
+        written(&f.store.record(claim.identity.id(), claim.token, samples::completed("x")).await);
+        f.clock.advance(SECOND);
+    }
+    assert_eq!(lag().await, None);
+    f.clock.advance(samples::LIFETIMES.ttl);
+    assert_eq!(lag().await, Some(2 * SECOND));
+    f.store.sweep(f.now(), 1).await.expect("a sweep");
+    assert_eq!(lag().await, Some(SECOND));
+    f.store.sweep(f.now(), 100).await.expect("a sweep");
+    assert_eq!(lag().await, None);
 }
 
 /// A store that promises less than `at_most_once` says why, and one that promises it has nothing to say (G2).

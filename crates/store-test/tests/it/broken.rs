@@ -8,8 +8,8 @@ use bytes::Bytes;
 use oncekey_core::response::RecordedBody;
 use oncekey_core::{Namespace, OwnerId, RecordId, RecordedResponse, Scope, Timestamp, Token};
 use oncekey_store::{
-    Claim, Claimed, Cursor, Filter, Found, Outcome, Page, Promise, Purged, Recorded, Resolution, Resolved, Stats,
-    Store, StoreError, Swept,
+    Claim, Claimed, Cursor, Filter, Found, Gauges, Outcome, Page, Promise, Purged, Recorded, Resolution, Resolved,
+    Stats, Store, StoreError, Swept,
 };
 
 /// What is wrong with the store.
@@ -33,6 +33,8 @@ pub(crate) enum Defect {
     NeverRetires,
     /// Another source's records of the same value count as well.
     CountsValues,
+    /// Lapsed claims count as running.
+    CountsLapsed,
     /// A running record is purged.
     PurgesLive,
 }
@@ -138,6 +140,15 @@ impl Store for Broken {
 
     async fn stats(&self) -> Result<Stats, StoreError> {
         self.0.stats().await
+    }
+
+    async fn gauges(&self) -> Result<Gauges, StoreError> {
+        let mut gauges = self.0.gauges().await?;
+        if self.has(Defect::CountsLapsed) {
+            let lapsed = gauges.stats.records.insert("unknown", 0).unwrap_or_default();
+            *gauges.stats.records.entry("processing").or_default() += lapsed;
+        }
+        Ok(gauges)
     }
 
     async fn promise(&self) -> Result<Promise, StoreError> {

@@ -42,5 +42,6 @@ controls! {
     a_store_that_never_retires_is_caught: NeverRetires is caught by living::a_retired_owner_is_not_alive;
     a_store_that_purges_live_records_is_caught: PurgesLive is caught by operating::a_live_claim_is_not_purged;
     a_store_that_counts_values_alone_is_caught: CountsValues is caught by counting::the_records_of_one_scope_are_counted;
+    a_store_that_counts_lapsed_claims_as_running_is_caught: CountsLapsed is caught by counting::gauges_agree_with_stats;
     a_store_that_forgets_cursors_is_caught: ForgetsCursors is caught by listing::the_last_page_has_no_next;
 }

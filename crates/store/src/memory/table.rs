@@ -6,7 +6,7 @@ use std::sync::Arc;
 use oncekey_core::response::RecordedBody;
 use oncekey_core::{Namespace, OwnerId, Record, RecordId, RecordedResponse, Scope, State, Timestamp};
 
-use crate::{Swept, change};
+use crate::{Gauges, Stats, Swept, change};
 
 /// A record with its response.
 pub(super) struct Kept {
@@ -49,6 +49,9 @@ pub(super) struct Table {
     /// Until when each owner's heartbeat is valid.
     pub(super) owners: HashMap<OwnerId, Timestamp>,
     claims: u64,
+    /// Records as stored, by state, and the bytes of all of them.
+    counts: BTreeMap<&'static str, u64>,
+    bytes: u64,
     /// Records by scope, once anyone has asked: nobody else pays for it.
     by_scope: Option<HashMap<(Namespace, Scope), u64>>,
 }
@@ -87,6 +90,8 @@ impl Table {
                 }
             }
         }
+        *self.counts.entry(kept.record.state.name()).or_default() -= 1;
+        self.bytes -= kept.size();
         self.by_claim.remove(&kept.seq);
         self.processing.remove(&id);
         if let Some(expires) = kept.record.times.expires {
@@ -99,6 +104,8 @@ impl Table {
         if let Some(counts) = &mut self.by_scope {
             *counts.entry(scope_of(&kept.record)).or_default() += 1;
         }
+        *self.counts.entry(kept.record.state.name()).or_default() += 1;
+        self.bytes += kept.size();
         self.by_claim.insert(kept.seq, id);
         if kept.record.state == State::Processing {
             self.processing.insert(id);
@@ -130,6 +137,28 @@ impl Table {
     /// Records from the newest claim to the oldest, those before claim number `seq`.
     pub(super) fn newest_before(&self, seq: u64) -> impl Iterator<Item = (u64, &Kept)> {
         self.by_claim.range(..seq).rev().filter_map(|(seq, id)| Some((*seq, self.records.get(id)?)))
+    }
+
+    /// Costs what is `processing`, not what is stored.
+    pub(super) fn gauges(&self, now: Timestamp) -> Gauges {
+        let mut records: BTreeMap<_, _> = State::ALL.map(|state| (state.name(), 0)).into();
+        records.extend(&self.counts);
+        let (mut lapsed, mut oldest) = (0, None);
+        for record in self.processing.iter().filter_map(|id| Some(&self.records.get(id)?.record)) {
+            if change::is_live(record, self.is_alive(record.owner, now), now) {
+                oldest = oldest.max(Some(now.since(record.times.started)));
+            } else {
+                lapsed += 1;
+            }
+        }
+        *records.entry(State::Processing.name()).or_default() -= lapsed;
+        *records.entry(State::Unknown.name()).or_default() += lapsed;
+        let first_expired = self.by_expiry.first().map(|(expires, _)| *expires).filter(|expires| *expires <= now);
+        Gauges {
+            stats: Stats { records, bytes: self.bytes },
+            oldest_processing: oldest,
+            oldest_expired: first_expired.map(|expires| now.since(expires)),
+        }
     }
 
     /// Marks what lapsed, then deletes what expired, so that a claim that lapsed long ago goes in one step.

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use crate::bodies::{Untouched, fed, full};
 use crate::harness::*;
 
-const OUTCOMES: [&str; 11] = [
+const OUTCOMES: [&str; 21] = [
     "executed",
     "replayed",
     "waited",
@@ -24,6 +24,17 @@ const OUTCOMES: [&str; 11] = [
     "no_key",
     "unguarded",
     "store_error",
+    // Of what isn't in this version.
+    "accepted",
+    "shadow_executed",
+    "shadow_replayed",
+    "shadow_waited",
+    "shadow_mismatch",
+    "shadow_in_progress",
+    "shadow_unknown",
+    "shadow_failed",
+    "shadow_rejected",
+    "shadow_store_error",
 ];
 
 #[tokio::test]

@@ -248,10 +248,10 @@ pub(crate) fn counters_of(metrics: &Snapshotter) -> BTreeMap<String, Counts> {
     let mut all: BTreeMap<String, Counts> = BTreeMap::new();
     for (key, _, _, value) in metrics.snapshot().into_vec() {
         let (_, key) = key.into_parts();
+        let DebugValue::Counter(count) = value else { continue };
         let labels: BTreeMap<_, _> = key.labels().map(|label| (label.key(), label.value())).collect();
         let other = labels.iter().find(|(name, _)| **name != "route").expect("a second label");
         assert_eq!(labels.len(), 2, "{labels:?}");
-        let DebugValue::Counter(count) = value else { panic!("{key:?} is a counter") };
         let by_label = all.entry(key.name().to_owned()).or_default();
         by_label.insert((labels["route"].to_owned(), (*other.1).to_owned()), count);
     }

@@ -7,7 +7,7 @@ use tokio::task::JoinSet;
 
 use super::stand::{Gateway, order};
 
-const OUTCOMES: [&str; 11] = [
+const OUTCOMES: [&str; 21] = [
     "executed",
     "replayed",
     "waited",
@@ -19,6 +19,17 @@ const OUTCOMES: [&str; 11] = [
     "no_key",
     "unguarded",
     "store_error",
+    // Of what isn't in this version.
+    "accepted",
+    "shadow_executed",
+    "shadow_replayed",
+    "shadow_waited",
+    "shadow_mismatch",
+    "shadow_in_progress",
+    "shadow_unknown",
+    "shadow_failed",
+    "shadow_rejected",
+    "shadow_store_error",
 ];
 
 type Counters = BTreeMap<String, u64>;
