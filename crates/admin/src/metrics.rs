@@ -13,13 +13,14 @@ use tokio::time::sleep;
 use crate::options::Admin;
 
 /// What each counter means.
-const COUNTERS: [(&str, &str); 6] = [
+const COUNTERS: [(&str, &str); 7] = [
     (
         "oncekey_requests_total",
         "Requests by configured route and by what became of them; each counts under exactly one outcome.",
     ),
     ("oncekey_problems_total", "Problems that oncekey answered, by configured route and code."),
     ("oncekey_swept_total", "Expired records that this node deleted."),
+    ("oncekey_lapsed_total", "Claims whose owner was gone, or whose time was over, that this node marked unknown."),
     ("oncekey_fenced_writes_total", "Outcomes that were refused because the record was someone else's by then."),
     ("oncekey_takeovers_total", "Unknown outcomes that were taken over and executed again."),
     ("oncekey_store_errors_total", "Calls of the store that failed, or were given up as too slow."),

@@ -72,6 +72,11 @@ impl<A: Send + 'static> Engine<A> {
         Arc::clone(&self.node.store)
     }
 
+    /// How many calls wait for the execution of another at the moment (W3).
+    pub fn waiters(&self) -> usize {
+        self.node.flights.waiters()
+    }
+
     /// Forgets what is cached of a record: an operator resolved or purged it (R8).
     pub fn forget(&self, id: RecordId) {
         self.node.cache.forget(id);

@@ -175,6 +175,11 @@ impl<A> Flights<A> {
         self.max_waiters.store(max_waiters, Ordering::Release);
     }
 
+    /// How many wait.
+    pub(crate) fn waiters(&self) -> usize {
+        self.waiters.load(Ordering::Acquire)
+    }
+
     /// Joins the flight of a record, or begins it.
     pub(crate) fn board(self: &Arc<Self>, id: RecordId, fingerprint: &Fingerprint) -> Boarded<A> {
         let mut by_id = self.by_id.lock();

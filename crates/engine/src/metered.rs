@@ -24,6 +24,7 @@ pub(crate) struct Metered {
     untimed: Histogram,
     errors: Counter,
     swept: Counter,
+    lapsed: Counter,
 }
 
 /// A call that is under way. Dropped before its end, it was given up as too slow, which is a failure as well.
@@ -57,6 +58,7 @@ impl Metered {
             untimed: Histogram::noop(),
             errors: store_errors(),
             swept: counter!("oncekey_swept_total"),
+            lapsed: counter!("oncekey_lapsed_total"),
         }
     }
 
@@ -106,6 +108,7 @@ impl Store for Metered {
     async fn sweep(&self, now: Timestamp, limit: u32) -> Result<Swept, StoreError> {
         let swept = self.timed(&self.sweep, self.inner.sweep(now, limit)).await?;
         self.swept.increment(swept.deleted);
+        self.lapsed.increment(swept.lapsed);
         Ok(swept)
     }
 

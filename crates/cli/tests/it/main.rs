@@ -5,6 +5,7 @@ mod configuration;
 mod explaining;
 #[cfg(feature = "fault-points")]
 mod faults;
+mod figures;
 mod gateway;
 mod manual;
 mod server;

@@ -6,8 +6,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use oncekey_core::{Namespace, OwnerId, RecordId, Scope, Timestamp, Token};
 use oncekey_store::{
-    Claim, Claimed, Cursor, Filter, Found, Outcome, Page, Promise, Purged, Recorded, Resolution, Resolved, Stats,
-    Store, StoreError, Swept,
+    Claim, Claimed, Cursor, Filter, Found, Gauges, Outcome, Page, Promise, Purged, Recorded, Resolution, Resolved,
+    Stats, Store, StoreError, Swept,
 };
 
 /// What a broken store does.
@@ -95,6 +95,10 @@ impl Store for BrokenStore {
 
     async fn stats(&self) -> Result<Stats, StoreError> {
         self.0.stats().await
+    }
+
+    async fn gauges(&self) -> Result<Gauges, StoreError> {
+        self.0.gauges().await
     }
 
     async fn promise(&self) -> Result<Promise, StoreError> {
