@@ -24,7 +24,7 @@ mod reloading;
 mod scopes;
 mod seed;
 mod smuggling;
-mod stand;
+pub(crate) mod stand;
 mod starting;
 mod streams;
 mod tls;

@@ -8,4 +8,5 @@ mod faults;
 mod figures;
 mod gateway;
 mod manual;
+mod monitoring;
 mod server;

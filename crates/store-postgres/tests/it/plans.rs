@@ -91,3 +91,14 @@ async fn statements_that_were_prepared_early_stay_good() {
     drop(unguarded);
     raw.until(SCANS, before + 1).await;
 }
+
+/// It has too many pages to be counted whole for the gauges: a sample of them is.
+#[tokio::test]
+async fn the_gauges_of_a_large_table_are_estimates() {
+    let (database, raw) = unattended().await;
+    raw.client.batch_execute(&FILL.replace("5000", "15000")).await.expect("filled");
+    let store = open(&OLD.url(&database), clock()).await;
+    let gauges = store.gauges().await.expect("gauges");
+    assert!(gauges.stats.records["completed"].abs_diff(15_000) < 4_000, "{gauges:?}");
+    assert_eq!((gauges.stats.records["processing"], gauges.oldest_processing), (0, None));
+}

@@ -3,11 +3,13 @@
 use std::collections::BTreeMap;
 
 use http::{Request, Response};
+use metrics_util::debugging::{DebugValue, Snapshotter};
 use oncekey_core::problem::Code;
 use oncekey_engine::NotExecuted;
 use oncekey_store::{ManualClock, MemoryStore};
 use oncekey_store_test::{Fault, FaultyStore, Op, START};
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::bodies::{Untouched, fed, full};
 use crate::harness::*;
@@ -57,6 +59,17 @@ async fn all_counters_of_all_routes_are_there_at_zero() {
     assert!(snapshot.is_empty());
 }
 
+/// What was timed since the last look, by the histogram's name, in seconds.
+fn histograms_of(metrics: &Snapshotter) -> BTreeMap<String, Vec<f64>> {
+    let mut all: BTreeMap<String, Vec<f64>> = BTreeMap::new();
+    for (key, _, _, value) in metrics.snapshot().into_vec() {
+        if let DebugValue::Histogram(values) = value {
+            all.entry(key.key().name().to_owned()).or_default().extend(values.into_iter().map(f64::from));
+        }
+    }
+    all
+}
+
 /// One request, and what it is counted as.
 async fn assert_counts<B>(world: &World, request: Request<B>, outcome: &str, code: Option<&str>)
 where
@@ -104,6 +117,50 @@ async fn each_request_counts_under_one_outcome() {
     assert_counts(&world, order("store"), "store_error", Some("store-unavailable")).await;
     world.store.fail_next(Op::Claim, Fault::Corrupt);
     assert_counts(&world, order("store"), "store_error", Some("record-unreadable")).await;
+}
+
+/// Neither keys nor scopes nor paths make series (P2).
+#[tokio::test(start_paused = true)]
+async fn a_hundred_thousand_keys_and_scopes_leave_no_series_behind() {
+    let setup = Setup { routes: vec![governed("/orders/{id}", |_| {})], ..Setup::default() };
+    let world = setup.start(Upstream::counting()).await;
+    let series = || world.metrics.snapshot().into_vec().len();
+    let before = series();
+    for n in 0..100_000 {
+        let request = Request::post(format!("/orders/{n}"))
+            .header("Idempotency-Key", format!("key-{n}"))
+            .header("X-Account-Id", format!("acc-{n}"))
+            .body(full("{}"))
+            .unwrap();
+        assert_eq!(world.send(request).await.status(), 201);
+    }
+    assert_eq!(series(), before);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_oncekey_adds_is_neither_executing_nor_waiting() {
+    let world = World::of(Upstream::new(|_| async {
+        tokio::time::sleep(MINUTE / 2).await;
+        Ok(created("x"))
+    }))
+    .await;
+    let gate = world.store.hold_before(Op::Claim);
+    let first = world.spawn(order("k"));
+    gate.reached().await;
+    tokio::time::advance(Duration::from_secs(2)).await;
+    gate.open();
+    settle().await;
+    let duplicate = world.spawn(order("k"));
+    assert_eq!(duplicate.await.unwrap().status(), 202);
+    assert_eq!(first.await.unwrap().status(), 201);
+    let all = histograms_of(&world.metrics);
+    assert_eq!(all["oncekey_execution_seconds"], [30.0]);
+    assert_eq!(all["oncekey_wait_seconds"], [1.0]);
+    assert_eq!(
+        all["oncekey_overhead_seconds"],
+        [0.0, 2.0],
+        "the duplicate's, then that of the first, whose claim took long"
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -8,19 +8,19 @@ use std::time::Duration;
 use oncekey_testkit::{Answer, Call, Client, PATIENCE, Process, RawAnswer, RawClient, TempDir, free_addresses};
 
 /// The program, with an environment of its own.
-pub(super) fn oncekey() -> Command {
+pub(crate) fn oncekey() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_oncekey"));
     command.env_clear();
     command
 }
 
 /// A running `oncekey serve`, on a SQLite file unless a test says otherwise, killed when dropped.
-pub(super) struct Gateway {
-    pub(super) process: Process,
-    pub(super) address: SocketAddr,
-    pub(super) admin: SocketAddr,
+pub(crate) struct Gateway {
+    pub(crate) process: Process,
+    pub(crate) address: SocketAddr,
+    pub(crate) admin: SocketAddr,
     /// Its configuration.
-    pub(super) file: PathBuf,
+    pub(crate) file: PathBuf,
     /// Its store and its configuration; absent where those belong to another gateway.
     directory: Option<TempDir>,
     store: String,
@@ -28,12 +28,12 @@ pub(super) struct Gateway {
 
 impl Gateway {
     /// Starts one with the given settings (TOML) and waits until it is ready. No upstream: the settings name it.
-    pub(super) async fn start(upstream: &str, settings: &str) -> Self {
+    pub(crate) async fn start(upstream: &str, settings: &str) -> Self {
         Self::breaking("", upstream, settings).await
     }
 
     /// Starts one that breaks rules (see `oncekey_engine::fault`), none if there are none.
-    pub(super) async fn breaking(rules: &str, upstream: &str, settings: &str) -> Self {
+    pub(crate) async fn breaking(rules: &str, upstream: &str, settings: &str) -> Self {
         let directory = oncekey_testkit::scratch_dir().expect("a directory");
         let store = format!("sqlite:{}", directory.path().join("oncekey.db").display());
         let mut gateway = Self::on(&store, directory.path(), upstream, settings, rules).await;
@@ -42,7 +42,7 @@ impl Gateway {
     }
 
     /// Starts one on a store that is a server.
-    pub(super) async fn on_server(store: &str, upstream: &str, settings: &str) -> Self {
+    pub(crate) async fn on_server(store: &str, upstream: &str, settings: &str) -> Self {
         let directory = oncekey_testkit::scratch_dir().expect("a directory");
         let mut gateway = Self::on(store, directory.path(), upstream, settings, "").await;
         gateway.directory = Some(directory);
@@ -50,7 +50,7 @@ impl Gateway {
     }
 
     /// Starts a further gateway on this one's store.
-    pub(super) async fn second(&self, upstream: &str, settings: &str) -> Self {
+    pub(crate) async fn second(&self, upstream: &str, settings: &str) -> Self {
         let directory = oncekey_testkit::scratch_dir().expect("a directory");
         let mut gateway = Self::on(&self.store, directory.path(), upstream, settings, "").await;
         gateway.directory = Some(directory);
@@ -75,7 +75,7 @@ impl Gateway {
     }
 
     /// Writes other settings into its file and lets it read them again (SIGHUP).
-    pub(super) fn rewrite(&mut self, settings: &str) {
+    pub(crate) fn rewrite(&mut self, settings: &str) {
         // Whole at once, as an editor or a mounted volume replaces a file.
         let whole = self.file.with_extension("new");
         std::fs::write(&whole, settings).expect("written");
@@ -84,7 +84,7 @@ impl Gateway {
     }
 
     /// The same, and waits until it says that the reload is done; whether it was taken, and all that the log said about it.
-    pub(super) async fn reload(&mut self, settings: &str) -> (bool, Vec<String>) {
+    pub(crate) async fn reload(&mut self, settings: &str) -> (bool, Vec<String>) {
         let before = self.process.stderr().all().len();
         self.rewrite(settings);
         let said = || {
@@ -96,49 +96,49 @@ impl Gateway {
     }
 
     /// The file of its configuration.
-    pub(super) fn config_file(&self) -> &str {
+    pub(crate) fn config_file(&self) -> &str {
         self.file.to_str().expect("a name of this test's")
     }
 
     /// The file of its store.
-    pub(super) fn store_file(&self) -> &Path {
+    pub(crate) fn store_file(&self) -> &Path {
         Path::new(self.store.strip_prefix("sqlite:").expect("it is a file"))
     }
 
-    pub(super) fn client(&self) -> Client {
+    pub(crate) fn client(&self) -> Client {
         Client::new(self.address)
     }
 
-    pub(super) async fn raw(&self) -> RawClient {
+    pub(crate) async fn raw(&self) -> RawClient {
         RawClient::connect(self.address).await.expect("connected")
     }
 
     /// Sends one request on a connection of its own.
-    pub(super) async fn send(&self, call: &Call) -> Answer {
+    pub(crate) async fn send(&self, call: &Call) -> Answer {
         self.client().call(call).await.expect("an answer")
     }
 
     /// Sends raw bytes on a connection of their own, and reads the one answer.
-    pub(super) async fn exchange(&self, request: impl AsRef<[u8]>) -> RawAnswer {
+    pub(crate) async fn exchange(&self, request: impl AsRef<[u8]>) -> RawAnswer {
         let mut client = self.raw().await;
         client.write(request).await.expect("sent");
         client.read_answer().await.expect("an answer")
     }
 
     /// Asks the admin listener.
-    pub(super) async fn ask(&self, path: &str) -> Answer {
+    pub(crate) async fn ask(&self, path: &str) -> Answer {
         Client::new(self.admin).call(&Call::get(path)).await.expect("an answer")
     }
 
     /// Runs an operator's command on this gateway's store.
-    pub(super) fn operate(&self, arguments: &[&str]) -> Output {
+    pub(crate) fn operate(&self, arguments: &[&str]) -> Output {
         let mut command = oncekey();
         command.args(arguments).args(["--store", &self.store]);
         command.output().expect("oncekey runs")
     }
 
     /// Ends it as an init system does; it must end well.
-    pub(super) async fn end(mut self) {
+    pub(crate) async fn end(mut self) {
         self.process.terminate().expect("SIGTERM");
         let status = self.process.exited(PATIENCE).await.expect("it ends");
         assert!(status.success(), "{status}; {:?}", self.process.stderr().all());
@@ -148,7 +148,7 @@ impl Gateway {
 /// Sends large bodies through a gateway, both ways and unguarded, and compares its memory with theirs.
 ///
 /// A first, smaller transfer lets the allocator take the few blocks of megabytes each that it keeps: without it, its whim decides.
-pub(super) async fn bodies_take_little_memory(gateway: &Gateway) {
+pub(crate) async fn bodies_take_little_memory(gateway: &Gateway) {
     const MEBIBYTE: usize = 1024 * 1024;
     transfer(gateway, 16 * MEBIBYTE).await;
     let before = gateway.process.memory().expect("its memory").peak;
@@ -178,12 +178,12 @@ async fn transfer(gateway: &Gateway, bytes: usize) {
 }
 
 /// `POST /orders` of account acc-1 with a key.
-pub(super) fn order(key: &str) -> Call {
+pub(crate) fn order(key: &str) -> Call {
     Call::post("/orders").scope("acc-1").key(key).json(r#"{"amount":1200}"#)
 }
 
 /// `POST /orders` of account acc-1 as bytes, with further field lines.
-pub(super) fn raw_order(key: &str, lines: &[&str]) -> Vec<u8> {
+pub(crate) fn raw_order(key: &str, lines: &[&str]) -> Vec<u8> {
     let mut request = format!(
         "POST /orders HTTP/1.1\r\nHost: api.example\r\nX-Account-Id: acc-1\r\nIdempotency-Key: {key}\r\n\
          Content-Type: application/json\r\nContent-Length: 15\r\n"
@@ -197,7 +197,7 @@ pub(super) fn raw_order(key: &str, lines: &[&str]) -> Vec<u8> {
 }
 
 /// Waits for something that has no event, asking again and again.
-pub(super) async fn until<T, F: Future<Output = Option<T>>>(what: &str, mut ask: impl FnMut() -> F) -> T {
+pub(crate) async fn until<T, F: Future<Output = Option<T>>>(what: &str, mut ask: impl FnMut() -> F) -> T {
     let asking = async {
         loop {
             if let Some(found) = ask().await {
