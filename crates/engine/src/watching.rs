@@ -12,7 +12,7 @@ use crate::recorder::Recorder;
 /// How often the store is asked.
 const EVERY: Duration = Duration::from_secs(10);
 
-/// How long the store may take: a look that waits behind a long sweep isn't a failure.
+/// How long the store may take: a look may have to wait behind a long sweep.
 const PATIENCE: Duration = Duration::from_mins(1);
 
 /// The gauges that a node keeps up to date by asking its store.

@@ -13,7 +13,7 @@ use crate::error::Failure;
 use crate::listing;
 
 /// Index records that one count reads at most.
-const MOST: i64 = 100_000;
+const MOST: i64 = 50_000;
 
 /// How many places a sample is taken at, and how many claim numbers each covers.
 const SAMPLES: i64 = 200;

@@ -97,6 +97,14 @@ fn each_alert_has_a_page_a_test_that_fires_it_and_tests_in_which_it_is_silent() 
 }
 
 #[test]
+fn each_class_has_its_rank() {
+    let rules = text("deploy/prometheus/rules.yml");
+    for class in oncekey_core::PromiseClass::ALL {
+        assert!(rules.contains(&format!("oncekey_promise_class{{class=\"{class}\"}}")), "{class}");
+    }
+}
+
+#[test]
 fn each_parameter_is_defined_once_and_used() {
     let (parameters, rules) = (text("deploy/prometheus/parameters.yml"), text("deploy/prometheus/rules.yml"));
     let defined = after(&parameters, "labels: {name: ");
@@ -113,7 +121,9 @@ async fn rules_and_dashboard_name_only_what_is_there() {
     let rules = text("deploy/prometheus/rules.yml") + &text("deploy/prometheus/parameters.yml");
     let recorded: BTreeSet<_> = after(&rules, "- record: ").into_iter().collect();
     let is_there = |name: &str| exposition.has(name) || recorded.contains(name);
-    let unknown = |text: &str| names_in(text).into_iter().filter(|name| !is_there(name)).collect::<Vec<_>>();
+    let unknown = |text: &str| -> Vec<String> {
+        names_in(text).into_iter().filter(|name| !is_there(name)).map(str::to_owned).collect()
+    };
     // What a group is called is no metric.
     let rules: Vec<_> = rules.lines().filter(|line| !line.trim_start().starts_with("- name:")).collect();
     assert_eq!(unknown(&rules.join("\n")), [""; 0]);

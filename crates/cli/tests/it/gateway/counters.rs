@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use oncekey_testkit::{Call, CountingUpstream, free_address};
 use tokio::task::JoinSet;
 
-use super::stand::{Gateway, order};
+use super::stand::{Gateway, order, until};
+use crate::server::{self, SERVER};
 
 const OUTCOMES: [&str; 21] = [
     "executed",
@@ -180,5 +181,69 @@ async fn the_version_and_the_class_of_promise_are_shown() {
     let classes = counters(&gateway, "oncekey_promise_class").await;
     let in_force: Vec<_> = classes.iter().filter(|(_, value)| **value == 1).map(|(labels, _)| labels.clone()).collect();
     assert_eq!(in_force, [format!("class=\"{class}\"")]);
+    gateway.end().await;
+}
+
+/// Gauges of the store come to what the store says, on each store; and what runs is shown while it runs.
+async fn assert_gauges(gateway: &Gateway, upstream: &CountingUpstream) {
+    for n in 0..5 {
+        gateway.send(&order(&format!("done-{n}"))).await;
+    }
+    gateway.send(&order("cut").header("x-test-cut", "rst")).await;
+    let client = gateway.client();
+    let mut clients = JoinSet::new();
+    clients.spawn(async move { client.call(&order("slow").header("x-test-gate", "g")).await.expect("an answer") });
+    upstream.arrived(7).await;
+    let client = gateway.client();
+    clients.spawn(async move { client.call(&order("slow").header("x-test-gate", "g")).await.expect("an answer") });
+    let wanted = ["oncekey_inflight 1", "oncekey_waiters 1", "oncekey_store_up 1", "oncekey_async_backlog 0"];
+    let records = [("processing", 1), ("completed", 5), ("failed", 0), ("unknown", 1)];
+    until("the gauges", || async {
+        let text = String::from_utf8(gateway.ask("/metrics").await.body.to_vec()).expect("UTF-8");
+        let has = |line: &str| text.lines().any(|other| other == line);
+        let counted =
+            records.iter().all(|(state, count)| has(&format!("oncekey_records{{state=\"{state}\"}} {count}")));
+        let value = |name: &str| -> f64 {
+            let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')).expect("it is there");
+            line.parse().expect("a number")
+        };
+        let runs = value("oncekey_processing_oldest_seconds") > 0.0 && value("oncekey_store_bytes") > 0.0;
+        (counted && runs && wanted.iter().all(|line| has(line))).then_some(())
+    })
+    .await;
+    upstream.open("g");
+    clients.join_all().await;
+}
+
+#[tokio::test]
+async fn the_gauges_of_a_sqlite_store_are_what_it_says() {
+    let upstream = CountingUpstream::start().await;
+    let gateway = Gateway::start(&upstream.url(), "[defaults]\nwait = \"50s\"\n").await;
+    assert_gauges(&gateway, &upstream).await;
+    gateway.end().await;
+}
+
+#[tokio::test]
+async fn the_gauges_of_a_postgresql_store_are_what_it_says() {
+    let upstream = CountingUpstream::start().await;
+    let store = SERVER.url(&server::database().await);
+    let gateway = Gateway::on_server(&store, &upstream.url(), "[defaults]\nwait = \"50s\"\n").await;
+    assert_gauges(&gateway, &upstream).await;
+    gateway.end().await;
+}
+
+/// However many keys and scopes there were, `/metrics` has the same lines.
+#[tokio::test]
+async fn many_keys_and_scopes_leave_the_metrics_as_long_as_they_were() {
+    let upstream = CountingUpstream::start().await;
+    let gateway = Gateway::start(&upstream.url(), "[[route]]\npath = \"/orders\"\n").await;
+    let lines = async || String::from_utf8_lossy(&gateway.ask("/metrics").await.body).lines().count();
+    let before = lines().await;
+    let client = gateway.client();
+    for n in 0..1000 {
+        let call = Call::post("/orders").scope(&format!("acc-{n}")).key(&format!("key-{n}")).json("{}");
+        assert_eq!(client.call(&call).await.expect("an answer").status, 201);
+    }
+    assert_eq!(lines().await, before);
     gateway.end().await;
 }
