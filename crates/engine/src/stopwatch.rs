@@ -44,6 +44,12 @@ impl Stopwatch {
         Running(Arc::clone(self))
     }
 
+    /// Does `work`, and takes its time from its first poll to its end, or until it is dropped.
+    pub async fn time<T>(self: Arc<Self>, work: impl Future<Output = T>) -> T {
+        let _running = self.start();
+        work.await
+    }
+
     /// All stretches up to now, one that still runs included.
     pub fn spent(&self) -> Duration {
         let spent = self.spent.lock();

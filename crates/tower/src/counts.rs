@@ -1,9 +1,11 @@
 //! What is counted and timed of each route's requests: each counts under exactly one outcome of one route.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use metrics::{Counter, Histogram, counter, histogram};
 use oncekey_core::problem::Code;
+use oncekey_engine::Stopwatch;
 
 /// How a request ended, as `oncekey_requests_total` tells it apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,8 +84,8 @@ const TO_COME: [&str; 10] = [
 pub(crate) struct RouteCounts {
     requests: Vec<(Counted, Counter)>,
     problems: Vec<(Code, Counter)>,
-    pub(crate) wait: Histogram,
-    pub(crate) execution: Histogram,
+    wait: Histogram,
+    execution: Histogram,
     overhead: Histogram,
 }
 
@@ -118,6 +120,12 @@ impl RouteCounts {
 
     pub(crate) fn problem(&self, code: Code) {
         increment(&self.problems, code);
+    }
+
+    /// For the waits and the executions of one request.
+    pub(crate) fn stopwatches(&self) -> (Arc<Stopwatch>, Arc<Stopwatch>) {
+        let of = |histogram: &Histogram| Arc::new(Stopwatch::new(histogram.clone()));
+        (of(&self.wait), of(&self.execution))
     }
 
     /// What oncekey itself took of the time that a keyed request took: neither executing nor waiting for an execution.

@@ -215,10 +215,7 @@ impl Guarded {
             return self.problem(&problem, Some(&sent));
         }
         let began = Instant::now();
-        let (waited, executed) = (
-            Arc::new(Stopwatch::new(self.counts().wait.clone())),
-            Arc::new(Stopwatch::new(self.counts().execution.clone())),
-        );
+        let (waited, executed) = self.counts().stopwatches();
         let forwarded = forwarded_key(&route.guard.forward_key_as, &identity);
         let request = Arc::new(KeyedRequest { head, body, max_decoded: max, forwarded });
         let decoding = (bounds.decoding, room);
@@ -270,21 +267,13 @@ impl Guarded {
             let (inner, request, timing) = (Arc::clone(&inner), Arc::clone(&request), policy.timing);
             let executed = Arc::clone(executed);
             let pass: Unguarded<_> = Arc::new(move || {
-                let (running, inner, request) = (executed.start(), Arc::clone(&inner), Arc::clone(&request));
-                Box::pin(async move {
-                    let _running = running;
-                    inner.pass(request, timing).await
-                })
+                Box::pin(Arc::clone(&executed).time(Arc::clone(&inner).pass(Arc::clone(&request), timing)))
             });
             pass
         });
         let executed = Arc::clone(executed);
         let work: Work<_> = Arc::new(move |attempt| {
-            let (running, inner, request) = (executed.start(), Arc::clone(&inner), Arc::clone(&request));
-            Box::pin(async move {
-                let _running = running;
-                inner.execute(request, attempt).await
-            })
+            Box::pin(Arc::clone(&executed).time(Arc::clone(&inner).execute(Arc::clone(&request), attempt)))
         });
         Call {
             identity,
