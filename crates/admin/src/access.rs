@@ -46,11 +46,55 @@ impl std::fmt::Debug for AdminToken {
     }
 }
 
+/// The tokens of the two roles. Without any, a loopback listener asks for none.
+#[derive(Clone, Debug, Default)]
+pub struct Tokens {
+    /// Of those who may look and change.
+    pub act: Option<AdminToken>,
+    /// Of those who may only look. Alone, it makes a listener on which nobody may change anything.
+    pub read: Option<AdminToken>,
+}
+
+/// One token for both roles would let everyone act who should only look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the admin tokens for looking and for acting are the same")]
+pub struct SameTokens;
+
+/// Who asks: put into every request that got through, and noted with what it changes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Caller {
+    pub(crate) role: Role,
+    /// Where the connection came from, which behind a proxy is the proxy.
+    pub(crate) from: Option<IpAddr>,
+}
+
+/// What a caller may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// Look only.
+    Read,
+    /// Look and change, by the token.
+    Act,
+    /// Look and change, being on this machine.
+    Local,
+}
+
+impl Role {
+    /// As it stands in the trail.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Read => "read_token",
+            Self::Act => "token",
+            Self::Local => "local",
+        }
+    }
+}
+
 /// What the listener serves, and to whom.
 #[derive(Clone, Debug)]
 pub enum Access {
-    /// Everything, to whoever presents the token in `Authorization: Bearer`.
-    Token(AdminToken),
+    /// Everything, to whoever presents a token in `Authorization: Bearer`: changes by that of the acting role only.
+    Tokens(Tokens),
     /// Everything, to local programs. A web page is kept out by its `Host` (it was led here by DNS), its `Origin`, or the
     /// `Content-Type` that it can't send without asking first.
     Loopback,
@@ -60,24 +104,25 @@ pub enum Access {
 
 impl Access {
     /// What an admin listener may serve.
-    pub fn new(token: Option<AdminToken>, loopback: bool) -> Self {
-        match token {
-            Some(token) => Self::Token(token),
-            None if loopback => Self::Loopback,
-            None => Self::HealthOnly,
+    pub fn new(tokens: Tokens, loopback: bool) -> Result<Self, SameTokens> {
+        match (&tokens.act, &tokens.read) {
+            (None, None) => Ok(if loopback { Self::Loopback } else { Self::HealthOnly }),
+            (Some(act), Some(read)) if act.0 == read.0 => Err(SameTokens),
+            _ => Ok(Self::Tokens(tokens)),
         }
     }
 
-    fn check(&self, method: &Method, path: &str, headers: &HeaderMap) -> Result<(), Refused> {
+    /// The role in which a request may go on; `None` where it doesn't matter.
+    fn check(&self, method: &Method, path: &str, headers: &HeaderMap) -> Result<Option<Role>, Refused> {
         match (self, Area::of(path)) {
-            (_, Area::Health) | (Self::Token(_) | Self::HealthOnly, Area::Metrics) => Ok(()),
+            (_, Area::Health) | (Self::Tokens(_) | Self::HealthOnly, Area::Metrics) => Ok(None),
             (Self::HealthOnly, Area::Rest) => Err(Refused::new(
                 StatusCode::FORBIDDEN,
                 "Without a token this address serves /healthz, /readyz and /metrics only; set admin.token \
                  (ONCEKEY_ADMIN_TOKEN), or let admin.listen be a loopback address.",
             )),
-            (Self::Token(token), Area::Rest) => check_token(token, headers),
-            (Self::Loopback, Area::Metrics | Area::Rest) => check_local(method, headers),
+            (Self::Tokens(tokens), Area::Rest) => check_tokens(tokens, method, headers).map(Some),
+            (Self::Loopback, Area::Metrics | Area::Rest) => check_local(method, headers).map(|()| Some(Role::Local)),
         }
     }
 }
@@ -100,11 +145,21 @@ impl Area {
     }
 }
 
+/// Where a connection came from; the accept loop puts it into each request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Peer(pub(crate) IpAddr);
+
 /// Runs the check before every handler.
-pub(crate) async fn guard(State(admin): State<Arc<Admin>>, request: Request, next: Next) -> Response {
+pub(crate) async fn guard(State(admin): State<Arc<Admin>>, mut request: Request, next: Next) -> Response {
     let checked = admin.options.access.borrow().check(request.method(), request.uri().path(), request.headers());
     match checked {
-        Ok(()) => next.run(request).await,
+        Ok(role) => {
+            let from = request.extensions().get::<Peer>().map(|peer| peer.0);
+            if let Some(role) = role {
+                request.extensions_mut().insert(Caller { role, from });
+            }
+            next.run(request).await
+        }
         Err(refused) if refused.status == StatusCode::UNAUTHORIZED => {
             let mut response = refused.into_response();
             let challenge = HeaderValue::from_static("Bearer realm=\"oncekey admin\"");
@@ -115,12 +170,20 @@ pub(crate) async fn guard(State(admin): State<Arc<Admin>>, request: Request, nex
     }
 }
 
-fn check_token(token: &AdminToken, headers: &HeaderMap) -> Result<(), Refused> {
-    let presented = only(headers, &AUTHORIZATION).and_then(|value| bearer(value.as_bytes()));
-    if presented.is_some_and(|presented| token.is(presented)) {
-        return Ok(());
+fn check_tokens(tokens: &Tokens, method: &Method, headers: &HeaderMap) -> Result<Role, Refused> {
+    let presented = only(headers, &AUTHORIZATION).and_then(|value| bearer(value.as_bytes())).unwrap_or_default();
+    let is = |token: &Option<AdminToken>| token.as_ref().is_some_and(|token| token.is(presented));
+    // Both are always compared: how long it takes must not tell which of them was nearer.
+    match (is(&tokens.act), is(&tokens.read)) {
+        (true, _) => Ok(Role::Act),
+        (false, true) if method.is_safe() => Ok(Role::Read),
+        (false, true) => {
+            Err(Refused::new(StatusCode::FORBIDDEN, "This token may look, not change; changes need admin.token."))
+        }
+        (false, false) => {
+            Err(Refused::new(StatusCode::UNAUTHORIZED, "Send an admin token as `Authorization: Bearer TOKEN`."))
+        }
     }
-    Err(Refused::new(StatusCode::UNAUTHORIZED, "Send the admin token as `Authorization: Bearer TOKEN`."))
 }
 
 fn bearer(value: &[u8]) -> Option<&[u8]> {

@@ -20,6 +20,11 @@ impl Refused {
         Self { status, detail: detail.into() }
     }
 
+    /// What to do about it.
+    pub(crate) fn detail(&self) -> &str {
+        &self.detail
+    }
+
     /// 400: the request itself must change.
     pub(crate) fn bad_request(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, detail)
@@ -64,7 +69,7 @@ pub(crate) async fn no_such_path() -> Refused {
     Refused::new(
         StatusCode::NOT_FOUND,
         "Served here: /healthz, /readyz, /metrics, /api/records, /api/records/{id}, /api/records/{id}/resolve, \
-         /api/sweep, /api/stats.",
+         /api/records/resolve, /api/records/purge, /api/audit, /api/sweep, /api/stats, /api/openapi.json.",
     )
 }
 

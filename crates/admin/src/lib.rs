@@ -5,21 +5,27 @@
 //! change is the store's (A3).
 //!
 //! The one decision: who may ask is settled by one pure function ([`Access`]) before any handler runs, from the listener
-//! and the token alone. Without a token, a loopback listener is open to local programs but not to web pages, and any other
-//! address serves health and metrics only. The price: a reverse proxy in front of a loopback listener needs a token.
+//! and the tokens alone: one to look, one to look and change. Without any, a loopback listener is open to local programs but
+//! not to web pages, and any other address serves health and metrics only. The price: a reverse proxy in front of a loopback
+//! listener needs a token.
 //!
-//! The shapes of records ([`view`]) and of an operator's verdict ([`resolution`]) are shared with the command line, so
-//! that `--json` and the API say the same thing.
+//! The shapes of records ([`view`]), of an operator's verdict ([`resolution`]) and trail ([`audit`]), and the ways to change
+//! records ([`changes`]) are shared with the command line, so that `--json` and the API say and do the same thing.
 //!
-//! Left to others: the counters' values (the HTTP layer), readiness and the classes in force (the program), the dashboard
-//! and bulk changes (not in this version).
+//! Left to others: the counters' values (the HTTP layer), readiness and the classes in force (the program), and the dashboard
+//! (not in this version).
 
 mod access;
 mod answer;
+pub mod audit;
+mod bulk;
+pub mod changes;
 mod health;
+pub mod history;
 mod listing;
 mod maintenance;
 mod metrics;
+mod openapi;
 mod options;
 mod records;
 pub mod resolution;
@@ -32,7 +38,7 @@ use axum::Router;
 use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::{get, post};
 
-pub use access::{Access, AdminToken, EmptyToken};
+pub use access::{Access, AdminToken, EmptyToken, SameTokens, Tokens};
 pub use maintenance::{SweepView, store_now};
 pub use metrics::{
     install_metrics, keep_metrics, publish_build, publish_class, publish_declared, publish_reload,
@@ -47,6 +53,10 @@ pub fn router(options: AdminOptions) -> Router {
         .route("/api/records", get(records::list))
         .route("/api/records/{id}", get(records::show).delete(records::purge))
         .route("/api/records/{id}/resolve", post(records::resolve).layer(resolution::body_limit()))
+        .route("/api/records/resolve", post(bulk::resolve).layer(resolution::body_limit()))
+        .route("/api/records/purge", post(bulk::purge))
+        .route("/api/audit", get(audit::list))
+        .route("/api/openapi.json", get(openapi::document))
         .route("/api/sweep", post(maintenance::sweep))
         .route("/api/stats", get(maintenance::stats))
         .layer(from_fn_with_state(Arc::clone(&admin), options::admit));

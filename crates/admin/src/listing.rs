@@ -7,7 +7,8 @@ use sha2::{Digest, Sha256};
 
 use crate::answer::Refused;
 
-const DEFAULT_LIMIT: u32 = 100;
+/// Records or lines of a part, unless asked otherwise.
+pub(crate) const DEFAULT_LIMIT: u32 = 100;
 const MAX_LIMIT: u32 = 1000;
 
 /// A listing that was asked for.
@@ -19,45 +20,63 @@ pub(crate) struct Listing {
 }
 
 impl Listing {
-    /// Reads the decoded pairs of a query. An empty value is no value; a name may come once.
+    /// Reads the decoded pairs of a query.
     pub(crate) fn parse(pairs: Vec<(String, String)>) -> Result<Self, Refused> {
         let mut listing = Self { filter: Filter::default(), cursor: None, limit: DEFAULT_LIMIT };
-        let mut seen = Vec::new();
-        for (name, value) in pairs {
-            if seen.contains(&name) {
-                return Err(Refused::bad_request(format!("`{name}` is given twice.")));
+        for (name, value) in distinct(pairs, &NAMES)? {
+            match name.as_str() {
+                "limit" => listing.limit = limit(&value)?,
+                "cursor" => listing.cursor = Some(unseal(PART_OF, &value)?),
+                _ => set_filter(&mut listing.filter, &name, value)?,
             }
-            if !value.is_empty() {
-                listing.set(&name, value)?;
-            } else if !NAMES.contains(&name.as_str()) {
-                return Err(unknown(&name));
-            }
-            seen.push(name);
         }
         Ok(listing)
     }
-
-    fn set(&mut self, name: &str, value: String) -> Result<(), Refused> {
-        let filter = &mut self.filter;
-        match name {
-            "namespace" => filter.namespace = Some(value),
-            "scope" => filter.scope = Some(value),
-            "key" => filter.key = Some(value),
-            "route" => filter.route = Some(value),
-            "state" => filter.state = Some(state(&value)?),
-            "older_than" => filter.older_than = Some(duration(&value)?),
-            "limit" => self.limit = limit(&value)?,
-            "cursor" => self.cursor = Some(unseal(&value)?),
-            _ => return Err(unknown(name)),
-        }
-        Ok(())
-    }
 }
+
+/// The pairs of a query that have a value; an empty one is none. A name may come once, and must be one of `names`.
+pub(crate) fn distinct(pairs: Vec<(String, String)>, names: &[&str]) -> Result<Vec<(String, String)>, Refused> {
+    let mut kept: Vec<(String, String)> = Vec::new();
+    let mut seen = Vec::new();
+    for (name, value) in pairs {
+        if seen.contains(&name) {
+            return Err(Refused::bad_request(format!("`{name}` is given twice.")));
+        }
+        if !names.contains(&name.as_str()) {
+            return Err(unknown(&name, names));
+        }
+        if value.contains('\0') {
+            return Err(Refused::bad_request(format!("`{name}` holds a NUL character, which no record does.")));
+        }
+        seen.push(name.clone());
+        if !value.is_empty() {
+            kept.push((name, value));
+        }
+    }
+    Ok(kept)
+}
+
+/// Sets one member of a filter by the text that was given for it.
+pub(crate) fn set_filter(filter: &mut Filter, name: &str, value: String) -> Result<(), Refused> {
+    match name {
+        "namespace" => filter.namespace = Some(value),
+        "scope" => filter.scope = Some(value),
+        "key" => filter.key = Some(value),
+        "route" => filter.route = Some(value),
+        "state" => filter.state = Some(state(&value)?),
+        "older_than" => filter.older_than = Some(duration(&value)?),
+        _ => return Err(unknown(name, &NAMES)),
+    }
+    Ok(())
+}
+
+/// What a cursor of this listing is sealed as.
+pub(crate) const PART_OF: &str = "records";
 
 const NAMES: [&str; 8] = ["namespace", "scope", "key", "state", "route", "older_than", "limit", "cursor"];
 
-fn unknown(name: &str) -> Refused {
-    Refused::bad_request(format!("`{name}` is no parameter of this listing; allowed: {}.", NAMES.join(", ")))
+fn unknown(name: &str, names: &[&str]) -> Refused {
+    Refused::bad_request(format!("`{name}` is no parameter of this listing; allowed: {}.", names.join(", ")))
 }
 
 fn state(value: &str) -> Result<State, Refused> {
@@ -71,21 +90,24 @@ fn duration(value: &str) -> Result<std::time::Duration, Refused> {
     })
 }
 
-fn limit(value: &str) -> Result<u32, Refused> {
+/// Reads how many a part may have.
+pub(crate) fn limit(value: &str) -> Result<u32, Refused> {
     let limit = value.parse().ok().filter(|limit| (1..=MAX_LIMIT).contains(limit));
     limit.ok_or_else(|| Refused::bad_request(format!("`limit` is `{value}`; allowed: 1 to {MAX_LIMIT}.")))
 }
 
 /// A cursor as clients get it: the store's own text behind a check of it. Stores needn't tell a mangled cursor from their
-/// other failures, and an operator is told to fix the request rather than to wait for the store.
-pub(crate) fn seal(Cursor(text): &Cursor) -> String {
-    let check = Sha256::digest(text.as_bytes());
+/// other failures, and an operator is told to fix the request rather than to wait for the store. `part_of` keeps the cursors
+/// of one listing from another.
+pub(crate) fn seal(part_of: &str, Cursor(text): &Cursor) -> String {
+    let check = Sha256::digest(format!("{part_of} {text}"));
     format!("{:02x}{:02x}{:02x}{:02x}-{text}", check[0], check[1], check[2], check[3])
 }
 
-fn unseal(sealed: &str) -> Result<Cursor, Refused> {
+/// Reads what [`seal`] made.
+pub(crate) fn unseal(part_of: &str, sealed: &str) -> Result<Cursor, Refused> {
     let cursor = sealed.split_once('-').map(|(_, text)| Cursor(text.to_owned()));
-    let genuine = cursor.filter(|cursor| seal(cursor) == sealed);
+    let genuine = cursor.filter(|cursor| seal(part_of, cursor) == sealed);
     genuine.ok_or_else(|| {
         Refused::bad_request("`cursor` is not one that a listing gave as `next`; leave it out to begin anew.")
     })

@@ -2,15 +2,19 @@
 
 use std::sync::Arc;
 
-use axum::extract::State;
+use axum::body::Bytes;
+use axum::extract::rejection::BytesRejection;
+use axum::extract::{Extension, State};
 use axum::response::Response;
 use http::StatusCode;
 use oncekey_core::Timestamp;
-use oncekey_store::{Filter, Store, StoreError};
+use oncekey_store::{Filter, Store, StoreError, Swept};
 use serde::Serialize;
 
+use crate::access::Caller;
 use crate::answer::{Refused, json};
 use crate::options::Admin;
+use crate::records::{only_reason, operator};
 use crate::view::StatsView;
 
 /// Records that one step of sweeping may mark and delete: few enough not to hold up claims (D5).
@@ -34,6 +38,11 @@ impl SweepView {
         self.lapsed += swept.lapsed;
         Ok(swept.more)
     }
+
+    /// The counts, for the trail.
+    pub fn swept(&self) -> Swept {
+        Swept { deleted: self.deleted, lapsed: self.lapsed, more: false }
+    }
 }
 
 /// A reading of the store's clock, taken from a listing; `None` if the store has no records, and so nothing to sweep.
@@ -42,9 +51,21 @@ pub async fn store_now(store: &dyn Store) -> Result<Option<Timestamp>, StoreErro
     Ok(page.records.first().map(|listed| listed.now))
 }
 
-/// `POST /api/sweep`: sweeps until nothing is left.
-pub(crate) async fn sweep(State(admin): State<Arc<Admin>>) -> Result<Response, Refused> {
+/// `POST /api/sweep`: sweeps until nothing is left, and notes it, also when it was broken off.
+pub(crate) async fn sweep(
+    State(admin): State<Arc<Admin>>,
+    Extension(caller): Extension<Caller>,
+    body: Result<Bytes, BytesRejection>,
+) -> Result<Response, Refused> {
+    let operator = operator(&caller, only_reason(body)?)?;
     let mut done = SweepView::default();
+    let swept = sweep_all(&admin, &mut done).await;
+    let noted = admin.ask(admin.store().note_sweep(done.swept(), &operator)).await;
+    swept.and(noted)?;
+    Ok(json(&done))
+}
+
+async fn sweep_all(admin: &Admin, done: &mut SweepView) -> Result<(), Refused> {
     if let Some(now) = admin.ask(store_now(admin.store())).await? {
         if !admin.believes(now) {
             return Err(Refused::new(
@@ -54,7 +75,7 @@ pub(crate) async fn sweep(State(admin): State<Arc<Admin>>) -> Result<Response, R
         }
         while admin.ask(done.step(admin.store(), now)).await? {}
     }
-    Ok(json(&done))
+    Ok(())
 }
 
 /// `GET /api/stats`.

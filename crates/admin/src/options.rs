@@ -89,7 +89,16 @@ impl Admin {
 
     /// Waits for the store, but not longer than it may take.
     pub(crate) async fn ask<T>(&self, call: impl Future<Output = Result<T, StoreError>>) -> Result<T, Refused> {
-        match timeout(self.options.store_timeout, call).await {
+        self.ask_within(self.options.store_timeout, call).await
+    }
+
+    /// As [`Admin::ask`], for what makes several calls of the store.
+    pub(crate) async fn ask_within<T>(
+        &self,
+        limit: Duration,
+        call: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, Refused> {
+        match timeout(limit, call).await {
             Ok(Ok(value)) => Ok(value),
             Ok(Err(error)) => {
                 tracing::warn!(%error, "the store failed an admin call");

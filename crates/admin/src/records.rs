@@ -1,25 +1,30 @@
-//! `/api/records`: list, show, resolve, purge. Each change is logged with the operation id, and this node's replay cache
-//! forgets the record at once (R8).
+//! `/api/records`: list, show, resolve, purge. Each change leaves a line in the trail and in the log, and this node's replay
+//! cache forgets the record at once (R8).
 
 use std::sync::Arc;
 
 use axum::body::Bytes;
 use axum::extract::rejection::{BytesRejection, QueryRejection};
-use axum::extract::{FromRequestParts, Path, Query, State};
+use axum::extract::{Extension, FromRequestParts, Path, Query, State};
 use axum::response::Response;
 use http::StatusCode;
 use http::request::Parts;
 use oncekey_core::RecordId;
-use oncekey_store::{Purged, Resolved};
-use serde::Serialize;
+use oncekey_store::{Acted, AuditFilter, Operator};
+use serde::{Deserialize, Serialize};
 
+use crate::access::Caller;
 use crate::answer::{Refused, json};
-use crate::listing::{Listing, seal};
+use crate::bulk::no_randomness;
+use crate::changes::{self, Work};
+use crate::history;
+use crate::listing::{Listing, PART_OF, seal};
 use crate::options::Admin;
-use crate::resolution::{MAX_BYTES, Verdict};
-use crate::view::{ListView, RecordView, RecordWithResponse, ResponseView};
+use crate::resolution::{MAX_BYTES, Verdict, checked_reason};
+use crate::view::{ListView, RecordDetail, RecordView, ResponseView};
 
-type Pairs = Result<Query<Vec<(String, String)>>, QueryRejection>;
+/// A query as it came.
+pub(crate) type Pairs = Result<Query<Vec<(String, String)>>, QueryRejection>;
 
 /// `GET /api/records`. Expired records are left out, so a part is filled up from the following ones.
 pub(crate) async fn list(State(admin): State<Arc<Admin>>, query: Pairs) -> Result<Response, Refused> {
@@ -38,70 +43,98 @@ pub(crate) async fn list(State(admin): State<Arc<Admin>>, query: Pairs) -> Resul
             next => break next,
         }
     };
-    Ok(json(&ListView { records, next: next.as_ref().map(seal) }))
+    Ok(json(&ListView { records, next: next.as_ref().map(|cursor| seal(PART_OF, cursor)) }))
 }
 
-/// `GET /api/records/{id}`; with `?body=true` the recorded response too (A4).
+/// `GET /api/records/{id}`, with its story; with `?body=true` the recorded response too (A4).
 pub(crate) async fn show(State(admin): State<Arc<Admin>>, Id(id): Id, query: Pairs) -> Result<Response, Refused> {
     let with_response = asks_for_body(&pairs(query)?)?;
     let found = admin.ask(admin.store().read(id)).await?.ok_or_else(Refused::no_record)?;
     let record = RecordView::of_found(&found, admin.trusts_clock()).ok_or_else(Refused::no_record)?;
-    if !with_response {
-        return Ok(json(&record));
-    }
-    let response = found.response.as_deref().map(ResponseView::of);
-    Ok(json(&RecordWithResponse { record, response }))
+    let about = AuditFilter { id: Some(id), ..AuditFilter::default() };
+    let trail = admin.ask(admin.store().audit(&about, None, history::LINES)).await?;
+    let history = history::history(&found.record, &record, &trail.lines);
+    let response = with_response.then(|| found.response.as_deref().map(ResponseView::of));
+    Ok(json(&RecordDetail { record, history, response }))
 }
 
 #[derive(Serialize)]
-struct ResolvedView {
+struct ActedView {
     id: String,
-    state: &'static str,
+    /// Null: gone.
+    state: Option<&'static str>,
+    /// What the next retry with its key gets.
+    retry: String,
 }
 
 /// `POST /api/records/{id}/resolve` (A3).
 pub(crate) async fn resolve(
     State(admin): State<Arc<Admin>>,
+    Extension(caller): Extension<Caller>,
     Id(id): Id,
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Response, Refused> {
     let body = body.map_err(|rejection| unreadable_body(&rejection))?;
-    let verdict = Verdict::parse(&body).map_err(|error| Refused::bad_request(error.to_string()))?;
-    let resolution = verdict.resolution().map_err(|_| {
-        Refused::new(StatusCode::INTERNAL_SERVER_ERROR, "This machine gives no random bytes; nothing was changed.")
-    })?;
-    let resolved = admin.ask(admin.store().resolve(id, resolution)).await;
+    let (verdict, reason) = Verdict::parse(&body).map_err(|error| Refused::bad_request(error.to_string()))?;
+    act(&admin, &Work::Resolve(verdict), id, operator(&caller, reason)?).await
+}
+
+/// `DELETE /api/records/{id}`, with an optional reason in its body.
+pub(crate) async fn purge(
+    State(admin): State<Arc<Admin>>,
+    Extension(caller): Extension<Caller>,
+    Id(id): Id,
+    body: Result<Bytes, BytesRejection>,
+) -> Result<Response, Refused> {
+    let reason = only_reason(body)?;
+    act(&admin, &Work::Purge, id, operator(&caller, reason)?).await
+}
+
+async fn act(admin: &Admin, work: &Work, id: RecordId, operator: Operator) -> Result<Response, Refused> {
+    let order = work.order(operator.clone()).map_err(|_| no_randomness())?;
+    let acted = admin.ask(admin.store().operate(&[id], &order)).await;
     (admin.options.node.changed)(id);
-    match resolved? {
-        Resolved::Done => {
-            let state = if verdict.response.is_some() { "completed" } else { "failed" };
+    match acted?.first() {
+        Some(Acted::Done) => {
             // Escaped: the reason is free text and must not forge a log line.
-            tracing::info!(operation_id = %id, state, reason = ?verdict.reason.as_deref().unwrap_or_default(), "an operator resolved a record");
-            Ok(json(&ResolvedView { id: id.to_string(), state }))
+            tracing::info!(operation_id = %id, change = work.verb(), call = operator.call, reason = ?operator.reason.unwrap_or_default(), "an operator changed a record");
+            let state = work.state().map(oncekey_core::State::name);
+            Ok(json(&ActedView { id: id.to_string(), state, retry: work.retry() }))
         }
-        Resolved::NotFound => Err(Refused::no_record()),
-        Resolved::NotUnknown(state) => Err(Refused::new(
+        Some(Acted::NotUnknown(state)) => Err(Refused::new(
             StatusCode::CONFLICT,
             format!("The record is {state}; only an unknown one can be resolved. Nothing was changed."),
         )),
-    }
-}
-
-/// `DELETE /api/records/{id}`.
-pub(crate) async fn purge(State(admin): State<Arc<Admin>>, Id(id): Id) -> Result<StatusCode, Refused> {
-    let purged = admin.ask(admin.store().purge(id)).await;
-    (admin.options.node.changed)(id);
-    match purged? {
-        Purged::Done => {
-            tracing::info!(operation_id = %id, "an operator purged a record");
-            Ok(StatusCode::NO_CONTENT)
-        }
-        Purged::NotFound => Err(Refused::no_record()),
-        Purged::Live => Err(Refused::new(
+        Some(Acted::Live) => Err(Refused::new(
             StatusCode::CONFLICT,
             "The operation is being executed; purging it could let a retry execute it twice. Nothing was changed.",
         )),
+        Some(Acted::NotFound | Acted::Unmatched) | None => Err(Refused::no_record()),
     }
+}
+
+/// Who asks, for the trail.
+pub(crate) fn operator(caller: &Caller, reason: Option<String>) -> Result<Operator, Refused> {
+    let from = caller.from.map(|from| from.to_string());
+    changes::operator(caller.role.name(), "api", from, reason).map_err(|_| no_randomness())
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ReasonJson {
+    reason: Option<String>,
+}
+
+/// The body of a call that takes nothing but a reason; there may be none.
+pub(crate) fn only_reason(body: Result<Bytes, BytesRejection>) -> Result<Option<String>, Refused> {
+    let body = body.map_err(|rejection| unreadable_body(&rejection))?;
+    if body.trim_ascii().is_empty() {
+        return Ok(None);
+    }
+    let asked: ReasonJson = serde_json::from_slice(&body).map_err(|error| {
+        Refused::bad_request(format!("{error}; this call takes nothing but {{\"reason\":\"…\"}}. Nothing was changed."))
+    })?;
+    checked_reason(asked.reason).map_err(|error| Refused::bad_request(error.to_string()))
 }
 
 /// The `{id}` of a path. Text that is no id names no record, so it is as absent as any other.
@@ -116,7 +149,8 @@ impl<S: Send + Sync> FromRequestParts<S> for Id {
     }
 }
 
-fn pairs(query: Pairs) -> Result<Vec<(String, String)>, Refused> {
+/// The decoded pairs of a query.
+pub(crate) fn pairs(query: Pairs) -> Result<Vec<(String, String)>, Refused> {
     query.map(|Query(pairs)| pairs).map_err(|_| Refused::bad_request("The query is not in the form name=value&…."))
 }
 
@@ -128,7 +162,8 @@ fn asks_for_body(pairs: &[(String, String)]) -> Result<bool, Refused> {
     }
 }
 
-fn unreadable_body(rejection: &BytesRejection) -> Refused {
+/// A body that didn't come, or is too long.
+pub(crate) fn unreadable_body(rejection: &BytesRejection) -> Refused {
     if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE {
         let detail = format!("A verdict may have up to {MAX_BYTES} bytes; nothing was changed.");
         return Refused::new(StatusCode::PAYLOAD_TOO_LARGE, detail);

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use oncekey_core::policy::Recording;
 use oncekey_core::response::{RecordedBody, end_to_end, strip_own};
-use oncekey_core::{RecordedResponse, Token};
+use oncekey_core::{RecordedResponse, State, Token};
 use oncekey_store::Resolution;
 use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
@@ -20,13 +20,11 @@ pub const MAX_BYTES: usize = 16 * 1024 * 1024;
 const MAX_REASON: usize = 1000;
 const KEY_HEADER: HeaderName = HeaderName::from_static("idempotency-key");
 
-/// How an operation that nobody could tell ended, and why the operator says so.
+/// How an operation that nobody could tell ended.
 #[derive(Clone, Debug)]
 pub struct Verdict {
     /// The response that retries get; `None` if it did not take effect.
     pub response: Option<Arc<RecordedResponse>>,
-    /// The operator's own words.
-    pub reason: Option<String>,
 }
 
 /// JSON that is no verdict or no response; each says what to change.
@@ -63,48 +61,51 @@ pub enum InvalidVerdict {
     /// These statuses never have one.
     #[error("a response with status {0} has no body")]
     BodyNotAllowed(u16),
-    /// Longer than an audit line should be.
+    /// Longer than a line of the trail should be.
     #[error("\"reason\" is longer than 1000 characters")]
     Reason,
+    /// Not every store can keep it.
+    #[error("\"reason\" holds a NUL character")]
+    ReasonText,
 }
 
 impl Verdict {
-    /// Reads the body of `POST /api/records/{id}/resolve`.
-    pub fn parse(json: &[u8]) -> Result<Self, InvalidVerdict> {
-        let verdict: VerdictJson = serde_json::from_slice(json).map_err(InvalidVerdict::Shape)?;
-        let response = match (verdict.verdict, verdict.response) {
+    /// Reads the body of `POST /api/records/{id}/resolve`: the verdict, and the operator's own words.
+    pub(crate) fn parse(json: &[u8]) -> Result<(Self, Option<String>), InvalidVerdict> {
+        let VerdictJson { verdict, response, reason } = serde_json::from_slice(json).map_err(InvalidVerdict::Shape)?;
+        Ok((Self::read(verdict, response)?, checked_reason(reason)?))
+    }
+
+    pub(crate) fn read(verdict: Ended, response: Option<ResponseJson>) -> Result<Self, InvalidVerdict> {
+        let response = match (verdict, response) {
             (Ended::Completed, Some(response)) => Some(Arc::new(response.read()?)),
             (Ended::Completed, None) => return Err(InvalidVerdict::NoResponse),
             (Ended::Failed, None) => None,
             (Ended::Failed, Some(_)) => return Err(InvalidVerdict::UselessResponse),
         };
-        Ok(Self { response, reason: checked_reason(verdict.reason)? })
+        Ok(Self { response })
     }
 
     /// What the store is to write. Draws the random token that fences a late outcome (E5); an error means that the machine
     /// has no randomness to give.
-    pub fn resolution(&self) -> Result<Resolution, getrandom::Error> {
+    pub(crate) fn resolution(&self) -> Result<Resolution, getrandom::Error> {
         let Some(response) = &self.response else { return Ok(Resolution::Failed) };
         let mut token = [0; 16];
         getrandom::fill(&mut token)?;
         Ok(Resolution::Completed { response: Arc::clone(response), token: Token::from_bytes(token) })
     }
 
-    /// What the record becomes, and what the next retry will get.
-    pub fn consequence(&self) -> String {
-        match &self.response {
-            Some(response) => {
-                format!("completed: the next retry gets the given response (status {})", response.status.as_u16())
-            }
-            None => "failed: the next retry of the same request executes again".to_owned(),
-        }
+    /// What the record becomes.
+    pub(crate) fn state(&self) -> State {
+        if self.response.is_some() { State::Completed } else { State::Failed }
     }
 }
 
-/// A reason of a length that a log line can hold.
-fn checked_reason(reason: Option<String>) -> Result<Option<String>, InvalidVerdict> {
+/// A reason of a length that a line of the trail can hold.
+pub fn checked_reason(reason: Option<String>) -> Result<Option<String>, InvalidVerdict> {
     match reason {
         Some(reason) if reason.chars().count() > MAX_REASON => Err(InvalidVerdict::Reason),
+        Some(reason) if reason.contains('\0') => Err(InvalidVerdict::ReasonText),
         reason => Ok(reason),
     }
 }
@@ -127,16 +128,18 @@ struct VerdictJson {
     reason: Option<String>,
 }
 
-#[derive(Deserialize)]
+/// The two verdicts.
+#[derive(Clone, Copy, Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum Ended {
+pub(crate) enum Ended {
     Completed,
     Failed,
 }
 
+/// A response as an operator gives it.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct ResponseJson {
+pub(crate) struct ResponseJson {
     status: u16,
     #[serde(default)]
     headers: HeaderLines,

@@ -14,6 +14,8 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use tower::ServiceExt;
 
+use crate::access::Peer;
+
 /// Connections at once; further ones wait in the listener's backlog.
 const MAX_CONNECTIONS: usize = 256;
 /// How long a connection may take for a request's head, idle time included.
@@ -31,7 +33,9 @@ pub async fn serve(listener: TcpListener, router: Router, shutdown: impl Future<
         tokio::select! {
             () = &mut shutdown => break,
             accepted = listener.accept(), if connections.len() < MAX_CONNECTIONS => match accepted {
-                Ok((stream, _)) => { connections.spawn(connection(stream, router.clone(), stopping.clone())); }
+                Ok((stream, peer)) => {
+                    connections.spawn(connection(stream, Peer(peer.ip()), router.clone(), stopping.clone()));
+                }
                 Err(error) => pause_after(&error).await,
             },
             Some(_) = connections.join_next() => {}
@@ -44,8 +48,9 @@ pub async fn serve(listener: TcpListener, router: Router, shutdown: impl Future<
     let _ = timeout(GRACE, ended).await;
 }
 
-async fn connection(stream: TcpStream, router: Router, mut stopping: watch::Receiver<()>) {
-    let service = service_fn(move |request: hyper::Request<hyper::body::Incoming>| {
+async fn connection(stream: TcpStream, peer: Peer, router: Router, mut stopping: watch::Receiver<()>) {
+    let service = service_fn(move |mut request: hyper::Request<hyper::body::Incoming>| {
+        request.extensions_mut().insert(peer);
         router.clone().oneshot(request.map(Body::new))
     });
     let mut http = hyper::server::conn::http1::Builder::new();

@@ -11,6 +11,8 @@ use oncekey_core::{Fingerprint, PromiseClass, Record, RecordedResponse, Standing
 use oncekey_store::{Found, Listed, Stats};
 use serde::Serialize;
 
+pub use crate::history::EventView;
+
 /// A record as it counts at the moment of reading.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct RecordView {
@@ -156,19 +158,37 @@ fn hex(fingerprint: &Fingerprint) -> String {
 }
 
 /// What lies beyond the calendar is shown as its end.
-fn rfc3339(time: Timestamp) -> String {
+pub(crate) fn rfc3339(time: Timestamp) -> String {
     let time = jiff::Timestamp::from_microsecond(time.as_micros()).unwrap_or(jiff::Timestamp::MAX);
     format!("{time:.6}")
 }
 
-/// A record with what a retry gets (A4: only where it was asked for).
+/// A record that is shown alone: with its story, and with what a retry gets where that was asked for (A4).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct RecordWithResponse {
+pub struct RecordDetail {
     /// The record.
     #[serde(flatten)]
     pub record: RecordView,
-    /// The recorded response; null where there is none.
-    pub response: Option<ResponseView>,
+    /// What happened to it, oldest first.
+    pub history: Vec<EventView>,
+    /// The recorded response; null where there is none, absent where it wasn't asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub response: Option<Option<ResponseView>>,
+}
+
+/// What a change by hand did.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ChangedView {
+    /// Records that matched and could be changed when they were looked for.
+    pub matched: usize,
+    /// Those that were changed. Fewer than `matched`: the others changed meanwhile, and were left.
+    pub changed: usize,
+    /// The first hundred of those that were changed; in a dry run, that matched.
+    pub ids: Vec<String>,
+    /// Whether there may be more, for which the call has to be made again.
+    pub more: bool,
+    /// What the next retry with the key of a changed record gets.
+    pub retry: String,
 }
 
 /// A recorded response, in the shape in which a verdict takes one ([`crate::resolution`]).

@@ -32,6 +32,7 @@
 //! - Behind a pooler no statement is prepared, so each costs the server its parsing and planning.
 //! - A listing filtered by scope, key or route reads all records that are newer than its last.
 
+mod audit;
 mod claims;
 mod config;
 mod direct;

@@ -96,8 +96,8 @@ pub(crate) async fn list(
     }
 }
 
-/// The claim number after which a page begins.
-fn position(cursor: &Cursor) -> Result<i64, Failure> {
+/// The number after which a part begins.
+pub(crate) fn position(cursor: &Cursor) -> Result<i64, Failure> {
     cursor.0.parse().ok().filter(|claim_no| *claim_no >= 0).ok_or(Failure::Refused("no cursor of this store"))
 }
 
@@ -114,7 +114,8 @@ pub(crate) async fn stats(session: &Session) -> Result<Stats, Failure> {
 pub(crate) async fn count(session: &Session, most_pages: f64) -> Result<(Stats, bool), Failure> {
     const SIZE: &str = "\
         SELECT pg_relation_size('idempotency_keys') / current_setting('block_size')::bigint, \
-               pg_total_relation_size('idempotency_keys') + pg_total_relation_size('idempotency_nodes')";
+               pg_total_relation_size('idempotency_keys') + pg_total_relation_size('idempotency_nodes') \
+               + pg_total_relation_size('idempotency_audit')";
     const COUNT: &str = "\
         SELECT CASE WHEN k.status = 'processing' AND (k.deadline <= coalesce($1, statement_timestamp()) \
                     OR n.alive_until IS NULL OR n.alive_until <= coalesce($1, statement_timestamp())) \

@@ -8,8 +8,8 @@ use async_trait::async_trait;
 use oncekey_core::{Event, Namespace, OwnerId, RecordId, Scope, Timestamp, Token};
 use oncekey_store::change::{self, OnClaim, OnOutcome};
 use oncekey_store::{
-    Claim, Claimed, Cursor, Filter, Found, Gauges, Outcome, Page, Promise, Purged, Recorded, Resolution, Resolved,
-    Stats, Store, StoreError, Swept,
+    Acted, AuditFilter, AuditPage, Claim, Claimed, Cursor, Filter, Found, Gauges, Operator, Order, Outcome, Page, Promise,
+    Recorded, Stats, Store, StoreError, Swept,
 };
 use tokio::sync::OnceCell;
 
@@ -19,7 +19,7 @@ use crate::outcomes::RecordOutcome;
 use crate::reader::Reader;
 use crate::session::{Server, Session};
 use crate::writer::Writer;
-use crate::{PostgresOptions, gauges, listing, lookup, operating, owners, promise, replays, schema, scopes, sweep};
+use crate::{PostgresOptions, audit, gauges, listing, lookup, operating, owners, promise, replays, schema, scopes, sweep};
 
 /// How often a write is made again because the record changed between the write and the look at what was in its way.
 const TRIES: u32 = 5;
@@ -180,12 +180,16 @@ impl Store for PostgresStore {
         listing::list(&self.scans, filter, cursor, limit).await.map_err(Failure::not_applied)
     }
 
-    async fn resolve(&self, id: RecordId, resolution: Resolution) -> Result<Resolved, StoreError> {
-        operating::resolve(&self.scans, id, &resolution).await.map_err(Failure::of_write)
+    async fn operate(&self, ids: &[RecordId], order: &Order) -> Result<Vec<Acted>, StoreError> {
+        operating::operate(&self.scans, ids, order).await.map_err(Failure::of_write)
     }
 
-    async fn purge(&self, id: RecordId) -> Result<Purged, StoreError> {
-        operating::purge(&self.scans, id).await.map_err(Failure::of_write)
+    async fn note_sweep(&self, swept: Swept, operator: &Operator) -> Result<(), StoreError> {
+        audit::note_sweep(&self.scans, swept, operator).await.map_err(Failure::of_write)
+    }
+
+    async fn audit(&self, filter: &AuditFilter, cursor: Option<Cursor>, limit: u32) -> Result<AuditPage, StoreError> {
+        audit::list(&self.scans, filter, cursor, limit).await.map_err(Failure::not_applied)
     }
 
     async fn stats(&self) -> Result<Stats, StoreError> {

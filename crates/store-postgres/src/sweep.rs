@@ -4,6 +4,7 @@ use oncekey_core::{Event, State, Timestamp, transition};
 use oncekey_store::Swept;
 use tokio_postgres::types::Type;
 
+use crate::audit;
 use crate::error::Failure;
 use crate::row::At;
 use crate::session::Session;
@@ -69,6 +70,7 @@ pub(crate) async fn sweep(session: &Session, now: Timestamp, limit: u32) -> Resu
         session.query("DELETE FROM idempotency_nodes WHERE alive_until <= $1", &[(&at, Type::TIMESTAMPTZ)]).await?;
     }
     let deleted = run(DELETE, limit, None).await?;
+    let cut = audit::shorten(session, now, limit).await?;
     let count = |count: i64| u64::try_from(count).unwrap_or(0);
-    Ok(Swept { deleted: count(deleted), lapsed: count(marked), more: deleted == limit || marked == limit })
+    Ok(Swept { deleted: count(deleted), lapsed: count(marked), more: [deleted, marked, cut].contains(&limit) })
 }

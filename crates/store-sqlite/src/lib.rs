@@ -27,6 +27,7 @@
 //! - A listing filtered by scope, key or route reads all records that are newer than its last.
 //! - Opening, migrating and dropping block.
 
+mod audit;
 mod claims;
 mod config;
 mod connection;
@@ -38,10 +39,10 @@ mod guard;
 mod handle;
 mod listing;
 mod lookup;
+mod operating;
 mod outcomes;
 mod owners;
 mod promise;
-mod purge;
 mod reader;
 mod replays;
 mod row;

@@ -74,8 +74,8 @@ pub(crate) fn list(
     Ok(page)
 }
 
-/// The claim number after which a page begins.
-fn position(cursor: &Cursor) -> Result<i64, Failure> {
+/// The number after which a part begins.
+pub(crate) fn position(cursor: &Cursor) -> Result<i64, Failure> {
     cursor.0.parse().ok().filter(|seq| *seq >= 0).ok_or(Failure::Refused("no cursor of this store"))
 }
 

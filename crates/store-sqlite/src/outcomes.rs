@@ -1,11 +1,9 @@
 //! Writing how a claim ended: an owner's outcome and an operator's verdict change the same columns.
 
-use std::sync::Arc;
-
 use oncekey_core::response::RecordedBody;
 use oncekey_core::{Event, Record, RecordId, RecordedResponse, Timestamp, Token};
-use oncekey_store::change::{self, OnOutcome, OnResolution};
-use oncekey_store::{Outcome, Recorded, Resolution, Resolved};
+use oncekey_store::change::{self, OnOutcome};
+use oncekey_store::{Outcome, Recorded};
 use rusqlite::{Connection, params};
 
 use crate::error::Failure;
@@ -54,45 +52,7 @@ pub(crate) fn check_event(event: Event) -> Result<(), Failure> {
     }
 }
 
-/// See [`oncekey_store::Store::resolve`].
-pub(crate) struct Resolve {
-    pub(crate) id: RecordId,
-    pub(crate) resolution: Resolution,
-}
-
-impl Resolve {
-    fn response(&self) -> Option<&RecordedResponse> {
-        match &self.resolution {
-            Resolution::Completed { response, .. } => Some(Arc::as_ref(response)),
-            Resolution::Failed => None,
-        }
-    }
-}
-
-impl Operation for Resolve {
-    type Answer = Resolved;
-
-    fn about(&self) -> Option<RecordId> {
-        Some(self.id)
-    }
-
-    fn size(&self) -> usize {
-        self.response().map_or(0, body_size)
-    }
-
-    fn run(&self, transaction: &mut Transaction<'_>) -> Result<Resolved, Failure> {
-        let now = transaction.now();
-        let Some(stored) = transaction.find(self.id)? else { return Ok(Resolved::NotFound) };
-        match change::on_resolution(&stored.record, stored.owner_alive(now), &self.resolution, now) {
-            OnResolution::Put(record) => {
-                transaction.write(Some(self.id), |connection| end(connection, stored.seq, &record, self.response()))?;
-                Ok(Resolved::Done)
-            }
-            OnResolution::Answer(answer) => Ok(answer),
-        }
-    }
-}
-
+/// The bytes of its body that are stored.
 pub(crate) fn body_size(response: &RecordedResponse) -> usize {
     body(response).map_or(0, <[u8]>::len)
 }

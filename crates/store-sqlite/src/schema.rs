@@ -14,7 +14,7 @@ use crate::error::{Failure, SchemaError};
 const APPLICATION_ID: i64 = 0x6f6b_6579;
 
 /// The steps, in order; the schema's version is how many of them were taken. A step that was released never changes.
-const MIGRATIONS: [&str; 1] = [include_str!("migrations/0001.sql")];
+const MIGRATIONS: [&str; 2] = [include_str!("migrations/0001.sql"), include_str!("migrations/0002.sql")];
 
 /// The version that this code needs.
 #[expect(clippy::cast_possible_truncation, reason = "a handful of migrations")]

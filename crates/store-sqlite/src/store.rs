@@ -8,25 +8,26 @@ use std::time::Duration;
 use async_trait::async_trait;
 use oncekey_core::{Namespace, OwnerId, RecordId, Scope, Timestamp, Token};
 use oncekey_store::{
-    Claim, Claimed, Clock, Cursor, Filter, Found, Gauges, Outcome, Page, Promise, Purged, Recorded, Resolution,
-    Resolved, Stats, Store, StoreError, Swept,
+    Acted, AuditFilter, AuditPage, Claim, Claimed, Clock, Cursor, Filter, Found, Gauges, Operator, Order, Outcome, Page,
+    Promise, Recorded, Stats, Store, StoreError, Swept,
 };
 use parking_lot::Mutex;
 use tokio::sync::OnceCell;
 
+use crate::audit::NoteSweep;
 use crate::claims::MakeClaim;
 use crate::connection::{self, Place};
 use crate::error::Failure;
-use crate::outcomes::{RecordOutcome, Resolve};
+use crate::operating::Operate;
+use crate::outcomes::RecordOutcome;
 use crate::owners::{Heartbeat, Retire};
 use crate::promise::ReadSettings;
-use crate::purge::Purge;
 use crate::reader::Readers;
 use crate::replays::CountReplays;
 use crate::scopes::IndexScopes;
 use crate::sweep::Sweep;
 use crate::writer::Writer;
-use crate::{SqliteOptions, gauges, listing, lookup, schema, scopes};
+use crate::{SqliteOptions, audit, gauges, listing, lookup, schema, scopes};
 
 /// Records in an SQLite database. Dropping the last handle finishes what was handed over, which blocks for about a commit.
 pub struct SqliteStore {
@@ -152,12 +153,17 @@ impl Store for SqliteStore {
         self.scans.run(move |connection| listing::list(connection, &filter, cursor, limit, clock.now())).await
     }
 
-    async fn resolve(&self, id: RecordId, resolution: Resolution) -> Result<Resolved, StoreError> {
-        self.writer.run(Resolve { id, resolution }).await
+    async fn operate(&self, ids: &[RecordId], order: &Order) -> Result<Vec<Acted>, StoreError> {
+        self.writer.run(Operate { ids: ids.to_vec(), order: order.clone() }).await
     }
 
-    async fn purge(&self, id: RecordId) -> Result<Purged, StoreError> {
-        self.writer.run(Purge(id)).await
+    async fn note_sweep(&self, swept: Swept, operator: &Operator) -> Result<(), StoreError> {
+        self.writer.run(NoteSweep { swept, operator: operator.clone() }).await
+    }
+
+    async fn audit(&self, filter: &AuditFilter, cursor: Option<Cursor>, limit: u32) -> Result<AuditPage, StoreError> {
+        let filter = filter.clone();
+        self.scans.run(move |connection| audit::list(connection, &filter, cursor, limit)).await
     }
 
     async fn stats(&self) -> Result<Stats, StoreError> {

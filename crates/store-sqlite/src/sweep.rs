@@ -4,6 +4,7 @@ use oncekey_core::{Event, RecordId, State, Timestamp, transition};
 use oncekey_store::Swept;
 use rusqlite::{Connection, params};
 
+use crate::audit;
 use crate::error::Failure;
 use crate::writer::{Operation, Transaction};
 
@@ -43,8 +44,13 @@ impl Operation for Sweep {
                 Ok(connection.prepare_cached("DELETE FROM nodes WHERE alive_until <= ?1")?.execute([now])?)
             })?;
         }
+        let surplus = audit::surplus(transaction.connection(), self.now, self.limit)?;
+        if let Some((last, _)) = surplus {
+            transaction.write(None, |connection| audit::drop_to(connection, last))?;
+        }
         let (deleted, lapsed) = (expired.len() as u64, lapsed.len() as u64);
-        Ok(Swept { deleted, lapsed, more: is_cut_short || deleted == limit || lapsed == limit })
+        let cut_trail = surplus.is_some_and(|(_, number)| number == self.limit);
+        Ok(Swept { deleted, lapsed, more: is_cut_short || cut_trail || deleted == limit || lapsed == limit })
     }
 }
 

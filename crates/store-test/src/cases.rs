@@ -1,5 +1,6 @@
 //! The cases of the suite, by what they are about. Each panics when the store under test is wrong.
 
+pub mod auditing;
 pub mod beginning;
 pub mod claiming;
 pub mod closing;

@@ -7,14 +7,14 @@ use std::time::Duration;
 use async_trait::async_trait;
 use oncekey_core::{Namespace, OwnerId, RecordId, Scope, Timestamp, Token};
 use oncekey_store::{
-    Claim, Claimed, Cursor, Filter, Found, Gauges, Outcome, Page, Promise, Purged, Recorded, Resolution, Resolved,
-    Stats, Store, StoreError, Swept,
+    Acted, AuditFilter, AuditPage, Claim, Claimed, Cursor, Deed, Filter, Found, Gauges, Operator, Order, Outcome, Page,
+    Promise, Recorded, Stats, Store, StoreError, Swept,
 };
 use parking_lot::Mutex;
 
 use crate::Gate;
 
-/// An operation of a store, by the name of its method.
+/// An operation of a store, by the name of its method; an order by that of its deed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(missing_docs, reason = "each is the method of that name")]
 pub enum Op {
@@ -30,6 +30,8 @@ pub enum Op {
     List,
     Resolve,
     Purge,
+    NoteSweep,
+    Audit,
     Stats,
     Gauges,
     Promise,
@@ -184,12 +186,20 @@ impl Store for FaultyStore {
         self.pass(Op::List, self.inner.list(filter, cursor, limit)).await
     }
 
-    async fn resolve(&self, id: RecordId, resolution: Resolution) -> Result<Resolved, StoreError> {
-        self.pass(Op::Resolve, self.inner.resolve(id, resolution)).await
+    async fn operate(&self, ids: &[RecordId], order: &Order) -> Result<Vec<Acted>, StoreError> {
+        let op = match order.deed {
+            Deed::Resolve(_) => Op::Resolve,
+            Deed::Purge => Op::Purge,
+        };
+        self.pass(op, self.inner.operate(ids, order)).await
     }
 
-    async fn purge(&self, id: RecordId) -> Result<Purged, StoreError> {
-        self.pass(Op::Purge, self.inner.purge(id)).await
+    async fn note_sweep(&self, swept: Swept, operator: &Operator) -> Result<(), StoreError> {
+        self.pass(Op::NoteSweep, self.inner.note_sweep(swept, operator)).await
+    }
+
+    async fn audit(&self, filter: &AuditFilter, cursor: Option<Cursor>, limit: u32) -> Result<AuditPage, StoreError> {
+        self.pass(Op::Audit, self.inner.audit(filter, cursor, limit)).await
     }
 
     async fn stats(&self) -> Result<Stats, StoreError> {

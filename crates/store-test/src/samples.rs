@@ -9,7 +9,7 @@ use http::{HeaderMap, HeaderValue, StatusCode, header};
 use oncekey_core::record::{Lifetimes, Origin};
 use oncekey_core::response::RecordedBody;
 use oncekey_core::{Event, Fingerprint, Identity, Key, Namespace, OwnerId, Recipe, RecordedResponse, Scope, Token};
-use oncekey_store::{Claim, Outcome, Replaces};
+use oncekey_store::{Claim, Deed, Operator, Order, Outcome, Replaces};
 
 /// Lifetimes of [`claim`]: ten minutes and a lease to run, kept for 48 hours, `unknown` for 30 days.
 pub const LIFETIMES: Lifetimes = Lifetimes {
@@ -90,4 +90,20 @@ pub fn failed() -> Outcome {
 /// The outcome `unknown`.
 pub fn written_off() -> Outcome {
     Outcome { event: Event::WriteOff, response: None }
+}
+
+/// An operator with something awkward in each text.
+pub fn operator(call: &str) -> Operator {
+    Operator {
+        who: "al'ice \u{202e}(uid 1000)".to_owned(),
+        via: "cli".to_owned(),
+        from: Some("127.0.0.1".to_owned()),
+        reason: Some("not in the \"ledger\"; 0 rows\n".to_owned()),
+        call: call.to_owned(),
+    }
+}
+
+/// A deed of [`operator`], on whatever it is pointed at.
+pub fn order(deed: Deed) -> Order {
+    Order { deed, only: None, operator: Some(operator("call-1")) }
 }

@@ -75,7 +75,19 @@ macro_rules! suite {
                 only_unknown_is_resolved
                 an_absent_record_is_not_resolved
                 purging_deletes
-                a_live_claim_is_not_purged;
+                a_live_claim_is_not_purged
+                an_order_says_of_each_record_what_became_of_it
+                an_order_spares_what_no_longer_matches
+                an_order_is_bounded
+                orders_and_outcomes_get_along;
+            auditing:
+                each_change_leaves_a_line
+                what_changes_nothing_leaves_no_line
+                a_repeated_order_leaves_one_line
+                the_trail_comes_in_parts
+                each_filter_of_the_trail_applies
+                a_sweep_by_hand_is_noted
+                old_lines_are_swept;
             counting:
                 replays_add_up
                 the_records_of_one_scope_are_counted

@@ -7,7 +7,7 @@
 use oncekey_core::record::Times;
 use oncekey_core::{Event, Record, Refusal, Standing, State, Timestamp, Token, standing, transition};
 
-use crate::{Claim, Resolution, Resolved};
+use crate::{Acted, AuditLine, Change, Claim, Deed, Operator, Order, Resolution, Subject};
 
 /// What a claim comes to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -125,33 +125,83 @@ pub fn on_lapse(record: &Record, owner_alive: bool, now: Timestamp) -> Option<Re
     Some(end(record, state, None, lapsed_at))
 }
 
-/// What an operator's verdict comes to.
+/// What an order comes to for one record.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum OnResolution {
-    /// Done once this record is stored, with the resolution's response.
-    Put(Box<Record>),
+pub enum OnOrder {
+    /// Done once this record is stored, with the resolution's response, and this line, if any.
+    Put(Box<Record>, Option<AuditLine>),
+    /// Done once the record is deleted and this line, if any, is stored.
+    Delete(Option<AuditLine>),
     /// Nothing is to be stored.
-    Answer(Resolved),
+    Answer(Acted),
+}
+
+/// Carries out an order on a record at `now` (A3).
+pub fn on_order(record: &Record, owner_alive: bool, order: &Order, now: Timestamp) -> OnOrder {
+    let matches = || order.only.as_ref().is_none_or(|only| only.matches(record, owner_alive, now));
+    match &order.deed {
+        // An earlier try of this very order: only it can have installed its token.
+        Deed::Resolve(Resolution::Completed { token, .. })
+            if record.state == State::Completed && record.token == *token =>
+        {
+            OnOrder::Answer(Acted::Done)
+        }
+        _ if !matches() => OnOrder::Answer(Acted::Unmatched),
+        Deed::Resolve(resolution) => on_resolution(record, owner_alive, resolution, order.operator.as_ref(), now),
+        Deed::Purge if is_live(record, owner_alive, now) => OnOrder::Answer(Acted::Live),
+        Deed::Purge => {
+            // It isn't live, so what is still stored as running counts as unknown.
+            let before = if record.state == State::Processing { State::Unknown } else { record.state };
+            OnOrder::Delete(line(record, order.operator.as_ref(), before, None, now))
+        }
+    }
 }
 
 /// Resolves a record that is, or counts as, `unknown` at `now` (A3).
-pub fn on_resolution(record: &Record, owner_alive: bool, resolution: &Resolution, now: Timestamp) -> OnResolution {
+fn on_resolution(
+    record: &Record,
+    owner_alive: bool,
+    resolution: &Resolution,
+    operator: Option<&Operator>,
+    now: Timestamp,
+) -> OnOrder {
     let (event, status, token) = match resolution {
         Resolution::Completed { response, token } => (Event::ResolveCompleted, Some(response.status.as_u16()), *token),
         Resolution::Failed => (Event::ResolveFailed, None, record.token),
     };
-    // An earlier try of this very call: only it can have installed its token.
-    if event == Event::ResolveCompleted && record.state == State::Completed && record.token == token {
-        return OnResolution::Answer(Resolved::Done);
-    }
     let Some(counts_as) = counts_as(record, owner_alive, now) else {
-        return OnResolution::Answer(Resolved::NotFound);
+        return OnOrder::Answer(Acted::NotFound);
     };
     // What only counts as unknown becomes it first; the lapse is a transition of its own.
     let lapsed = on_lapse(record, owner_alive, now);
     let record = lapsed.as_ref().unwrap_or(record);
     match transition(Some(record.state), event, true) {
-        Ok(state) => OnResolution::Put(Box::new(Record { token, ..end(record, state, status, now) })),
-        Err(_) => OnResolution::Answer(Resolved::NotUnknown(counts_as)),
+        Ok(state) => {
+            let resolved = Record { token, ..end(record, state, status, now) };
+            let line = line(&resolved, operator, counts_as, Some(state), now);
+            OnOrder::Put(Box::new(resolved), line)
+        }
+        Err(_) => OnOrder::Answer(Acted::NotUnknown(counts_as)),
     }
+}
+
+fn line(
+    record: &Record,
+    operator: Option<&Operator>,
+    before: State,
+    after: Option<State>,
+    now: Timestamp,
+) -> Option<AuditLine> {
+    let identity = &record.identity;
+    let subject = Subject {
+        id: identity.id(),
+        namespace: identity.namespace.as_str().to_owned(),
+        scope_source: identity.scope.source().to_owned(),
+        scope: identity.scope.value().to_owned(),
+        key: identity.key.as_str().to_owned(),
+        route: record.origin.route.clone(),
+    };
+    let response_status = record.response_status.filter(|_| after.is_some());
+    let change = Change::Record { subject, before, after, response_status };
+    operator.map(|operator| AuditLine { at: now, operator: operator.clone(), change })
 }

@@ -13,14 +13,18 @@ pub mod kept;
 mod clock;
 mod error;
 mod memory;
+mod operating;
 mod store;
 mod transaction;
 
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use error::StoreError;
 pub use memory::MemoryStore;
+pub use operating::{
+    AUDIT_AGE, AUDIT_LINES, Acted, AuditFilter, AuditLine, AuditPage, Change, Deed, Operator, Order, Purged, Resolution,
+    Resolved, Subject, TOGETHER,
+};
 pub use store::{
-    Claim, Claimed, Cursor, Filter, Found, Gauges, Listed, Outcome, Page, Promise, Purged, Recorded, Replaces,
-    Resolution, Resolved, Stats, Store, Swept,
+    Claim, Claimed, Cursor, Filter, Found, Gauges, Listed, Outcome, Page, Promise, Recorded, Replaces, Stats, Store, Swept,
 };
 pub use transaction::{Answering, Begun, Closed, Deferred, Ending, Last, Transaction, TransactionHandle, Transactions};

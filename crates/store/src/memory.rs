@@ -4,6 +4,7 @@
 //! the process ends. What a write makes of a record is `change`'s to say; the map and its orders are in `memory/table`.
 
 mod table;
+mod trail;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,10 +13,10 @@ use async_trait::async_trait;
 use oncekey_core::{Event, Namespace, OwnerId, PromiseClass, RecordId, Scope, Timestamp, Token};
 use parking_lot::Mutex;
 
-use crate::change::{self, OnClaim, OnOutcome, OnResolution};
+use crate::change::{self, OnClaim, OnOutcome};
 use crate::{
-    Claim, Claimed, Clock, Cursor, Filter, Found, Gauges, Listed, Outcome, Page, Promise, Purged, Recorded, Resolution,
-    Resolved, Stats, Store, StoreError, Swept, SystemClock,
+    Acted, AuditFilter, AuditLine, AuditPage, Change, Claim, Claimed, Clock, Cursor, Filter, Found, Gauges, Listed, Operator,
+    Order, Outcome, Page, Promise, Recorded, Stats, Store, StoreError, Swept, SystemClock, TOGETHER,
 };
 use table::{Kept, Table};
 
@@ -55,6 +56,12 @@ fn found(table: &Table, kept: &Kept, now: Timestamp) -> Found {
         owner_alive: table.is_alive(kept.record.owner, now),
         now,
     }
+}
+
+/// The number before which a part begins.
+fn position(cursor: Option<Cursor>) -> Result<u64, StoreError> {
+    let Some(Cursor(text)) = cursor else { return Ok(u64::MAX) };
+    text.parse().map_err(|_| StoreError::NotApplied("no cursor of this store".into()))
 }
 
 #[async_trait]
@@ -145,10 +152,7 @@ impl Store for MemoryStore {
     async fn list(&self, filter: &Filter, cursor: Option<Cursor>, limit: u32) -> Result<Page, StoreError> {
         let table = self.table.lock();
         let now = self.clock.now();
-        let before = match cursor {
-            None => u64::MAX,
-            Some(Cursor(text)) => text.parse().map_err(|_| StoreError::NotApplied("no cursor of this store".into()))?,
-        };
+        let before = position(cursor)?;
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
         let mut page = Page { records: Vec::new(), next: None };
         let mut last = None;
@@ -167,33 +171,25 @@ impl Store for MemoryStore {
         Ok(page)
     }
 
-    async fn resolve(&self, id: RecordId, resolution: Resolution) -> Result<Resolved, StoreError> {
+    async fn operate(&self, ids: &[RecordId], order: &Order) -> Result<Vec<Acted>, StoreError> {
+        if ids.len() > TOGETHER {
+            return Err(StoreError::NotApplied("too many records for one order".into()));
+        }
         let mut table = self.table.lock();
         let now = self.clock.now();
-        let Some(kept) = table.get(id) else { return Ok(Resolved::NotFound) };
-        let owner_alive = table.is_alive(kept.record.owner, now);
-        match change::on_resolution(&kept.record, owner_alive, &resolution, now) {
-            OnResolution::Put(record) => {
-                let response = match resolution {
-                    Resolution::Completed { response, .. } => Some(response),
-                    Resolution::Failed => None,
-                };
-                table.put(id, *record, response);
-                Ok(Resolved::Done)
-            }
-            OnResolution::Answer(answer) => Ok(answer),
-        }
+        Ok(ids.iter().map(|id| table.operate(*id, order, now)).collect())
     }
 
-    async fn purge(&self, id: RecordId) -> Result<Purged, StoreError> {
+    async fn note_sweep(&self, swept: Swept, operator: &Operator) -> Result<(), StoreError> {
         let mut table = self.table.lock();
-        let now = self.clock.now();
-        let Some(kept) = table.get(id) else { return Ok(Purged::NotFound) };
-        if change::is_live(&kept.record, table.is_alive(kept.record.owner, now), now) {
-            return Ok(Purged::Live);
-        }
-        table.remove(id);
-        Ok(Purged::Done)
+        let change = Change::Swept { deleted: swept.deleted, lapsed: swept.lapsed };
+        table.trail.add(AuditLine { at: self.clock.now(), operator: operator.clone(), change });
+        Ok(())
+    }
+
+    async fn audit(&self, filter: &AuditFilter, cursor: Option<Cursor>, limit: u32) -> Result<AuditPage, StoreError> {
+        let before = position(cursor)?;
+        Ok(self.table.lock().trail.page(filter, before, usize::try_from(limit).unwrap_or(usize::MAX)))
     }
 
     async fn stats(&self) -> Result<Stats, StoreError> {

@@ -11,6 +11,9 @@ use oncekey_core::{
     Timestamp, Token,
 };
 
+use crate::operating::{
+    Acted, AuditFilter, AuditPage, Deed, Operator, Order, Purged, Resolution, Resolved,
+};
 use crate::{StoreError, change};
 
 /// Keeps records. Shared by all tasks of a process, and usually by other processes too.
@@ -44,7 +47,7 @@ pub trait Store: Send + Sync + 'static {
     async fn retire(&self, owner: OwnerId) -> Result<(), StoreError>;
 
     /// One bounded step of sweeping (D5): marks at most `limit` lapsed `processing` records `unknown` and deletes at most
-    /// `limit` records that expired by `now`. `now` is a reading of the store's clock that the caller trusts (E9).
+    /// `limit` records that expired by `now`, and at most `limit` lines of the trail that are over its bounds. `now` is a reading of the store's clock that the caller trusts (E9).
     async fn sweep(&self, now: Timestamp, limit: u32) -> Result<Swept, StoreError>;
 
     /// How many records a scope has, at most `limit`: that many, or more. Expired ones count until they are swept. Bounded by
@@ -58,11 +61,38 @@ pub trait Store: Send + Sync + 'static {
     /// the filter's state is compared with what a record counts as ([`oncekey_core::standing`]).
     async fn list(&self, filter: &Filter, cursor: Option<Cursor>, limit: u32) -> Result<Page, StoreError>;
 
-    /// An operator's verdict on a record that is, or counts as, `unknown` (A3), or what the upstream says of it (E7).
-    async fn resolve(&self, id: RecordId, resolution: Resolution) -> Result<Resolved, StoreError>;
+    /// Carries out an order on up to [`TOGETHER`](crate::TOGETHER) different records in one transaction, together with the
+    /// lines of the trail that it leaves, and says of each, in the order of `ids`, what became of it. What can't be done to one
+    /// record doesn't keep it from the others. More of them are refused, as `NotApplied`.
+    async fn operate(&self, ids: &[RecordId], order: &Order) -> Result<Vec<Acted>, StoreError>;
 
-    /// Deletes a record unless it is `processing` under a live claim.
-    async fn purge(&self, id: RecordId) -> Result<Purged, StoreError>;
+    /// Adds to the trail that an operator had a sweep made, and what it did.
+    async fn note_sweep(&self, swept: Swept, operator: &Operator) -> Result<(), StoreError>;
+
+    /// Lists the trail, newest line first, at most `limit`, from `cursor` on. Sweeping shortens it to [`AUDIT_LINES`] and
+    /// [`AUDIT_AGE`].
+    ///
+    /// [`AUDIT_LINES`]: crate::AUDIT_LINES
+    /// [`AUDIT_AGE`]: crate::AUDIT_AGE
+    async fn audit(&self, filter: &AuditFilter, cursor: Option<Cursor>, limit: u32) -> Result<AuditPage, StoreError>;
+
+    /// A verdict on a record that is, or counts as, `unknown`, that no operator answers for: what the upstream says of it (E7).
+    async fn resolve(&self, id: RecordId, resolution: Resolution) -> Result<Resolved, StoreError> {
+        match alone(self.operate(&[id], &Order::unsigned(Deed::Resolve(resolution))).await?) {
+            Acted::Done => Ok(Resolved::Done),
+            Acted::NotUnknown(state) => Ok(Resolved::NotUnknown(state)),
+            Acted::NotFound | Acted::Live | Acted::Unmatched => Ok(Resolved::NotFound),
+        }
+    }
+
+    /// Deletes a record unless it is `processing` under a live claim, and leaves no line in the trail.
+    async fn purge(&self, id: RecordId) -> Result<Purged, StoreError> {
+        match alone(self.operate(&[id], &Order::unsigned(Deed::Purge)).await?) {
+            Acted::Done => Ok(Purged::Done),
+            Acted::Live => Ok(Purged::Live),
+            Acted::NotFound | Acted::NotUnknown(_) | Acted::Unmatched => Ok(Purged::NotFound),
+        }
+    }
 
     /// Counts and sizes. A lapsed claim counts as `unknown`, swept or not; an expired record counts until it is swept. May scan.
     async fn stats(&self) -> Result<Stats, StoreError>;
@@ -76,6 +106,11 @@ pub trait Store: Send + Sync + 'static {
 
     /// What this store is, for people: kind and place, without credentials.
     fn describe(&self) -> String;
+}
+
+/// What became of the only record of an order.
+fn alone(acted: Vec<Acted>) -> Acted {
+    acted.first().copied().unwrap_or(Acted::NotFound)
 }
 
 /// A claim to be made. The token is chosen before the first try and stays the same when the call is repeated.
@@ -224,42 +259,6 @@ pub struct Listed {
     pub owner_alive: bool,
     /// The store's time of the listing.
     pub now: Timestamp,
-}
-
-/// An operator's verdict (A3). That an operation took effect is also said by a probe (E7).
-#[derive(Clone, Debug)]
-pub enum Resolution {
-    /// It took effect; retries get this response. Installs `token`.
-    Completed {
-        /// What retries get.
-        response: Arc<RecordedResponse>,
-        /// A new random token, so that a late outcome is fenced.
-        token: Token,
-    },
-    /// It did not take effect; the next retry executes.
-    Failed,
-}
-
-/// The result of a resolution.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Resolved {
-    /// Done.
-    Done,
-    /// There is no such record, or it has expired.
-    NotFound,
-    /// It is in a state that can't be resolved.
-    NotUnknown(State),
-}
-
-/// The result of a purge.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Purged {
-    /// Deleted.
-    Done,
-    /// There is no such record.
-    NotFound,
-    /// It is `processing` under a live claim.
-    Live,
 }
 
 /// Counts and sizes.

@@ -6,8 +6,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use oncekey_core::{Namespace, OwnerId, RecordId, Scope, Timestamp, Token};
 use oncekey_store::{
-    Claim, Claimed, Cursor, Filter, Found, Gauges, Outcome, Page, Promise, Purged, Recorded, Resolution, Resolved,
-    Stats, Store, StoreError, Swept,
+    Acted, AuditFilter, AuditPage, Claim, Claimed, Cursor, Filter, Found, Gauges, Operator, Order, Outcome, Page, Promise,
+    Recorded, Stats, Store, StoreError, Swept,
 };
 
 /// What a broken store does.
@@ -85,12 +85,16 @@ impl Store for BrokenStore {
         self.0.list(filter, cursor, limit).await
     }
 
-    async fn resolve(&self, id: RecordId, resolution: Resolution) -> Result<Resolved, StoreError> {
-        self.0.resolve(id, resolution).await
+    async fn operate(&self, ids: &[RecordId], order: &Order) -> Result<Vec<Acted>, StoreError> {
+        self.0.operate(ids, order).await
     }
 
-    async fn purge(&self, id: RecordId) -> Result<Purged, StoreError> {
-        self.0.purge(id).await
+    async fn note_sweep(&self, swept: Swept, operator: &Operator) -> Result<(), StoreError> {
+        self.0.note_sweep(swept, operator).await
+    }
+
+    async fn audit(&self, filter: &AuditFilter, cursor: Option<Cursor>, limit: u32) -> Result<AuditPage, StoreError> {
+        self.0.audit(filter, cursor, limit).await
     }
 
     async fn stats(&self) -> Result<Stats, StoreError> {

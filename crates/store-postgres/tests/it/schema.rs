@@ -1,6 +1,6 @@
 //! Migrations: by many at once, beside other programs' tables, by hand; and what isn't ours or isn't of this version.
 
-use oncekey_store::{Store, StoreError};
+use oncekey_store::{AuditFilter, Store, StoreError};
 use oncekey_store_postgres::{PostgresStore, SchemaError, migrate, migration_sql};
 use oncekey_store_test::{granted, samples};
 use tokio::task::JoinSet;
@@ -27,10 +27,10 @@ async fn many_nodes_migrate_at_once_directly_and_through_a_pooler() {
         nodes.spawn(async move { migrate(&options(&url)).await.expect("migrated") });
     }
     for migrated in nodes.join_all().await {
-        assert_eq!(migrated.to, 1);
+        assert_eq!(migrated.to, 2);
     }
     let again = migrate(&options(&OLD.url(&database))).await.expect("migrated");
-    assert_eq!((again.from, again.to), (1, 1));
+    assert_eq!((again.from, again.to), (2, 2));
 }
 
 #[tokio::test]
@@ -38,7 +38,7 @@ async fn what_is_printed_makes_the_schema() {
     let database = empty().await;
     OLD.execute(&database, &migration_sql()).await.expect("run by hand");
     let migrated = migrate(&options(&OLD.url(&database))).await.expect("nothing is left to do");
-    assert_eq!((migrated.from, migrated.to), (1, 1));
+    assert_eq!((migrated.from, migrated.to), (2, 2));
     let store = PostgresStore::open(options(&OLD.url(&database))).await.expect("opens");
     granted(&store.claim(samples::claim(&samples::identity("acc-1", "k"), samples::owner())).await);
 }
@@ -47,7 +47,7 @@ async fn what_is_printed_makes_the_schema() {
 async fn without_a_schema_nothing_is_opened() {
     let database = empty().await;
     let error = PostgresStore::open(options(&OLD.url(&database))).await.expect_err("refused");
-    assert_eq!(*schema_error(&error), SchemaError::Older { found: 0, known: 1 });
+    assert_eq!(*schema_error(&error), SchemaError::Older { found: 0, known: 2 });
 }
 
 #[tokio::test]
@@ -59,7 +59,7 @@ async fn a_later_schema_is_refused() {
         migrate(&options(&OLD.url(&database))).await.expect_err("refused"),
         PostgresStore::open(options(&OLD.url(&database))).await.expect_err("refused"),
     ] {
-        assert_eq!(*schema_error(&error), SchemaError::Newer { found: 7, known: 1 });
+        assert_eq!(*schema_error(&error), SchemaError::Newer { found: 7, known: 2 });
     }
 }
 
@@ -87,7 +87,8 @@ async fn a_role_without_ddl_can_serve() {
     migrate(&options(&OLD.url(&database))).await.expect("migrated");
     let role = format!(
         "CREATE ROLE {database}_app LOGIN; REVOKE CREATE ON SCHEMA public FROM PUBLIC; \
-         GRANT SELECT, INSERT, UPDATE, DELETE ON idempotency_keys, idempotency_nodes, idempotency_sweeps TO {database}_app; \
+         GRANT SELECT, INSERT, UPDATE, DELETE ON idempotency_keys, idempotency_nodes, idempotency_sweeps, \
+         idempotency_audit TO {database}_app; \
          GRANT SELECT ON oncekey_schema TO {database}_app; GRANT USAGE ON SEQUENCE idempotency_claims TO {database}_app"
     );
     OLD.execute(&database, &role).await.expect("a role");
@@ -99,5 +100,7 @@ async fn a_role_without_ddl_can_serve() {
     granted(&store.claim(claim).await);
     store.sweep(now, 10).await.expect("swept");
     store.stats().await.expect("counted");
+    store.note_sweep(oncekey_store::Swept::default(), &samples::operator("c")).await.expect("noted");
+    assert_eq!(store.audit(&AuditFilter::default(), None, 1).await.expect("listed").lines.len(), 1);
     store.promise().await.expect("a promise");
 }

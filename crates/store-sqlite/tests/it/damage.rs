@@ -1,6 +1,6 @@
 //! A damaged record is reported as such, is never taken for absent, and can be purged (`record-unreadable`).
 
-use oncekey_store::{Claim, Filter, Purged, Resolution, Store, StoreError};
+use oncekey_store::{Acted, AuditFilter, Claim, Deed, Filter, Resolution, Store, StoreError};
 use oncekey_store_test::{granted, samples, written};
 
 use crate::place::{Place, clock};
@@ -48,7 +48,10 @@ async fn a_damaged_record_is_corrupt_and_never_absent() {
             let Err(StoreError::Corrupt(cause)) = answer else { panic!("{damage}: {answer:?}") };
             assert!(cause.to_string().contains(&id.to_string()), "{damage}: {cause}");
         }
-        assert_eq!(store.purge(id).await.expect("a damaged record can be purged"), Purged::Done);
+        let purged = store.operate(&[id], &samples::order(Deed::Purge)).await;
+        assert_eq!(purged.expect("a damaged record can be purged"), [Acted::Done]);
+        let trail = store.audit(&AuditFilter { id: Some(id), ..AuditFilter::default() }, None, 10).await.expect("listed");
+        assert_eq!(trail.lines.len(), 1, "and that leaves a line: {trail:?}");
         assert!(store.read(id).await.expect("gone").is_none());
     }
 }

@@ -20,8 +20,8 @@ fn refusal<T: std::fmt::Debug>(answer: &Result<T, StoreError>) -> SchemaError {
 #[test]
 fn a_migration_is_done_once() {
     let place = Place::empty();
-    assert_eq!(migrate(&place.options()).expect("a new database"), Migrated { from: 0, to: 1 });
-    assert_eq!(migrate(&place.options()).expect("nothing to do"), Migrated { from: 1, to: 1 });
+    assert_eq!(migrate(&place.options()).expect("a new database"), Migrated { from: 0, to: 2 });
+    assert_eq!(migrate(&place.options()).expect("nothing to do"), Migrated { from: 2, to: 2 });
 }
 
 #[test]
@@ -63,9 +63,9 @@ fn a_file_that_is_no_database_is_left_alone() {
 #[test]
 fn a_later_schema_is_refused() {
     let place = Place::migrated();
-    place.raw().pragma_update(None, "user_version", 2).expect("a later version");
+    place.raw().pragma_update(None, "user_version", 3).expect("a later version");
     for refused in [refusal(&migrate(&place.options())), refusal(&SqliteStore::open(place.options(), clock()))] {
-        assert!(matches!(refused, SchemaError::Newer { found: 2, known: 1, .. }), "{refused:?}");
+        assert!(matches!(refused, SchemaError::Newer { found: 3, known: 2, .. }), "{refused:?}");
     }
 }
 
@@ -73,11 +73,11 @@ fn a_later_schema_is_refused() {
 fn a_database_without_schema_is_not_opened() {
     let place = Place::empty();
     let missing = refusal(&SqliteStore::open(place.options(), clock()));
-    assert!(matches!(missing, SchemaError::Older { found: 0, known: 1, .. }), "{missing:?}");
+    assert!(matches!(missing, SchemaError::Older { found: 0, known: 2, .. }), "{missing:?}");
     assert!(!place.path().exists(), "opening makes no file");
     drop(place.raw().execute_batch("VACUUM"));
     let empty = refusal(&SqliteStore::open(place.options(), clock()));
-    assert!(matches!(empty, SchemaError::Older { found: 0, known: 1, .. }), "{empty:?}");
+    assert!(matches!(empty, SchemaError::Older { found: 0, known: 2, .. }), "{empty:?}");
 }
 
 #[test]

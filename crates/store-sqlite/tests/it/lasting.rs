@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use oncekey_core::State;
-use oncekey_store::{Filter, Store};
+use oncekey_store::{AUDIT_LINES, AuditFilter, Clock, Filter, Store, Swept};
 use oncekey_store_test::{LEASE, granted, held, samples, written};
 
 use crate::place::{Place, clock};
@@ -78,4 +78,19 @@ async fn the_log_stays_bounded() {
     log.push("-wal");
     let size = std::fs::metadata(&log).expect("a log").len();
     assert!(size < 4_000_000, "12 MB were written, and the log has {size} bytes");
+}
+
+/// Of too many lines the oldest go, a step at a time; what counts is how many were written after them.
+#[tokio::test]
+async fn a_trail_that_is_too_long_is_swept() {
+    let place = Place::migrated();
+    let (store, clock) = (place.open(clock()), clock());
+    for call in ["first", "second", "third"] {
+        store.note_sweep(Swept::default(), &samples::operator(call)).await.expect("noted");
+    }
+    let newest = AUDIT_LINES + 2;
+    place.raw().execute("UPDATE audit SET no = ?1 WHERE call = 'third'", [newest]).expect("as if so many had come");
+    while store.sweep(clock.now(), 1).await.expect("swept").more {}
+    let left = store.audit(&AuditFilter::default(), None, 10).await.expect("listed").lines;
+    assert_eq!(left.iter().map(|line| &*line.operator.call).collect::<Vec<_>>(), ["third"]);
 }

@@ -8,7 +8,7 @@ use crate::place::{Place, clock};
 fn indexes(place: &Place) -> Vec<String> {
     let database = rusqlite::Connection::open(place.path()).expect("a database");
     let mut names = database
-        .prepare("SELECT name FROM sqlite_schema WHERE type = 'index' AND sql IS NOT NULL ORDER BY name")
+        .prepare("SELECT name FROM sqlite_schema WHERE type = 'index' AND tbl_name = 'records' AND sql IS NOT NULL ORDER BY name")
         .expect("a statement");
     let names = names.query_map([], |row| row.get(0)).expect("rows");
     names.map(|name| name.expect("a name")).collect()

@@ -8,8 +8,8 @@ use bytes::Bytes;
 use oncekey_core::response::RecordedBody;
 use oncekey_core::{Namespace, OwnerId, RecordId, RecordedResponse, Scope, Timestamp, Token};
 use oncekey_store::{
-    Claim, Claimed, Cursor, Filter, Found, Gauges, Outcome, Page, Promise, Purged, Recorded, Resolution, Resolved,
-    Stats, Store, StoreError, Swept,
+    Acted, AuditFilter, AuditPage, Claim, Claimed, Cursor, Deed, Filter, Found, Gauges, Operator, Order, Outcome, Page,
+    Promise, Recorded, Stats, Store, StoreError, Swept,
 };
 
 /// What is wrong with the store.
@@ -37,6 +37,12 @@ pub(crate) enum Defect {
     CountsLapsed,
     /// A running record is purged.
     PurgesLive,
+    /// An order is carried out on what doesn't match its filter.
+    IgnoresFilters,
+    /// What operators do leaves no trail.
+    NotesNothing,
+    /// What was refused leaves a line.
+    NotesWhatFailed,
 }
 
 pub(crate) struct Broken(pub(crate) Arc<dyn Store>, pub(crate) Defect);
@@ -125,17 +131,37 @@ impl Store for Broken {
         self.0.list(filter, cursor.filter(|_| !self.has(Defect::ForgetsCursors)), limit).await
     }
 
-    async fn resolve(&self, id: RecordId, resolution: Resolution) -> Result<Resolved, StoreError> {
-        self.0.resolve(id, resolution).await
+    async fn operate(&self, ids: &[RecordId], order: &Order) -> Result<Vec<Acted>, StoreError> {
+        let mut order = order.clone();
+        if self.has(Defect::PurgesLive) && matches!(order.deed, Deed::Purge) {
+            for id in ids {
+                if let Some(found) = self.0.read(*id).await? {
+                    self.0.retire(found.record.owner).await?;
+                }
+            }
+        }
+        if self.has(Defect::IgnoresFilters) {
+            order.only = None;
+        }
+        if self.has(Defect::NotesNothing) {
+            order.operator = None;
+        }
+        let acted = self.0.operate(ids, &order).await?;
+        if self.has(Defect::NotesWhatFailed)
+            && let Some(operator) = &order.operator
+            && !acted.contains(&Acted::Done)
+        {
+            self.0.note_sweep(Swept::default(), operator).await?;
+        }
+        Ok(acted)
     }
 
-    async fn purge(&self, id: RecordId) -> Result<Purged, StoreError> {
-        if self.has(Defect::PurgesLive)
-            && let Some(found) = self.0.read(id).await?
-        {
-            self.0.retire(found.record.owner).await?;
-        }
-        self.0.purge(id).await
+    async fn note_sweep(&self, swept: Swept, operator: &Operator) -> Result<(), StoreError> {
+        self.0.note_sweep(swept, operator).await
+    }
+
+    async fn audit(&self, filter: &AuditFilter, cursor: Option<Cursor>, limit: u32) -> Result<AuditPage, StoreError> {
+        self.0.audit(filter, cursor.filter(|_| !self.has(Defect::ForgetsCursors)), limit).await
     }
 
     async fn stats(&self) -> Result<Stats, StoreError> {

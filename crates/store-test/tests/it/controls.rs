@@ -43,5 +43,9 @@ controls! {
     a_store_that_purges_live_records_is_caught: PurgesLive is caught by operating::a_live_claim_is_not_purged;
     a_store_that_counts_values_alone_is_caught: CountsValues is caught by counting::the_records_of_one_scope_are_counted;
     a_store_that_counts_lapsed_claims_as_running_is_caught: CountsLapsed is caught by counting::gauges_agree_with_stats;
-    a_store_that_forgets_cursors_is_caught: ForgetsCursors is caught by listing::the_last_page_has_no_next;
+    a_store_that_forgets_cursors_is_caught: ForgetsCursors is caught by listing::the_last_page_has_no_next,
+        auditing::the_trail_comes_in_parts;
+    a_store_that_ignores_filters_is_caught: IgnoresFilters is caught by operating::an_order_spares_what_no_longer_matches;
+    a_store_that_notes_nothing_is_caught: NotesNothing is caught by auditing::each_change_leaves_a_line;
+    a_store_that_notes_what_failed_is_caught: NotesWhatFailed is caught by auditing::what_changes_nothing_leaves_no_line;
 }

@@ -1,6 +1,6 @@
 //! No case is written and then forgotten in the list.
 
-const FILES: [(&str, &str); 11] = [
+const FILES: [(&str, &str); 12] = [
     ("claiming", include_str!("../../src/cases/claiming.rs")),
     ("replacing", include_str!("../../src/cases/replacing.rs")),
     ("outcomes", include_str!("../../src/cases/outcomes.rs")),
@@ -11,6 +11,7 @@ const FILES: [(&str, &str); 11] = [
     ("operating", include_str!("../../src/cases/operating.rs")),
     ("beginning", include_str!("../../src/cases/beginning.rs")),
     ("closing", include_str!("../../src/cases/closing.rs")),
+    ("auditing", include_str!("../../src/cases/auditing.rs")),
     ("counting", include_str!("../../src/cases/counting.rs")),
 ];
 

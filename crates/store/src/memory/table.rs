@@ -6,7 +6,13 @@ use std::sync::Arc;
 use oncekey_core::response::RecordedBody;
 use oncekey_core::{Namespace, OwnerId, Record, RecordId, RecordedResponse, Scope, State, Timestamp};
 
+<<<<<<< HEAD
 use crate::{Gauges, Stats, Swept, change};
+=======
+use super::trail::Trail;
+use crate::change::{self, OnOrder};
+use crate::{Acted, Deed, Order, Resolution, Swept};
+>>>>>>> fc72583 (Let operators change many records in one order, and keep a trail of what they did in the store's own transaction)
 
 /// A record with its response.
 pub(super) struct Kept {
@@ -49,9 +55,14 @@ pub(super) struct Table {
     /// Until when each owner's heartbeat is valid.
     pub(super) owners: HashMap<OwnerId, Timestamp>,
     claims: u64,
+<<<<<<< HEAD
     /// Records as stored, by state, and the bytes of all of them.
     counts: BTreeMap<&'static str, u64>,
     bytes: u64,
+=======
+    /// What operators did.
+    pub(super) trail: Trail,
+>>>>>>> fc72583 (Let operators change many records in one order, and keep a trail of what they did in the store's own transaction)
     /// Records by scope, once anyone has asked: nobody else pays for it.
     by_scope: Option<HashMap<(Namespace, Scope), u64>>,
 }
@@ -134,6 +145,30 @@ impl Table {
         }
     }
 
+    /// Carries out an order on one record.
+    pub(super) fn operate(&mut self, id: RecordId, order: &Order, now: Timestamp) -> Acted {
+        let Some(kept) = self.get(id) else { return Acted::NotFound };
+        let line = match change::on_order(&kept.record, self.is_alive(kept.record.owner, now), order, now) {
+            OnOrder::Put(record, line) => {
+                let response = match &order.deed {
+                    Deed::Resolve(Resolution::Completed { response, .. }) => Some(Arc::clone(response)),
+                    Deed::Resolve(Resolution::Failed) | Deed::Purge => None,
+                };
+                self.put(id, *record, response);
+                line
+            }
+            OnOrder::Delete(line) => {
+                self.remove(id);
+                line
+            }
+            OnOrder::Answer(answer) => return answer,
+        };
+        if let Some(line) = line {
+            self.trail.add(line);
+        }
+        Acted::Done
+    }
+
     /// Records from the newest claim to the oldest, those before claim number `seq`.
     pub(super) fn newest_before(&self, seq: u64) -> impl Iterator<Item = (u64, &Kept)> {
         self.by_claim.range(..seq).rev().filter_map(|(seq, id)| Some((*seq, self.records.get(id)?)))
@@ -182,6 +217,7 @@ impl Table {
         for id in &expired {
             self.remove(*id);
         }
+        self.trail.shorten(now);
         // An owner without a heartbeat and one whose heartbeat has lapsed are the same.
         self.owners.retain(|_, until| now < *until);
         let more = marked == limit || expired.len() == limit;
