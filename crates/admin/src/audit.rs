@@ -132,7 +132,8 @@ fn parse(pairs: Vec<(String, String)>) -> Result<(AuditFilter, Option<Cursor>, u
     for (name, value) in listing::distinct(pairs, &NAMES)? {
         match name.as_str() {
             "id" => {
-                let wrong = |_| Refused::bad_request("`id` is no operation id, like 0f0e0d0c-0b0a-8908-8706-050403020100.");
+                let wrong =
+                    |_| Refused::bad_request("`id` is no operation id, like 0f0e0d0c-0b0a-8908-8706-050403020100.");
                 filter.id = Some(value.parse().map_err(wrong)?);
             }
             "namespace" => filter.namespace = Some(value),

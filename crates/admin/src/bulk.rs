@@ -170,7 +170,9 @@ async fn run(admin: &Admin, bulk: Bulk) -> Result<Response, Refused> {
             break;
         }
         let acted = admin.ask(admin.store().operate(portion, &order)).await;
-        portion.iter().for_each(|id| (admin.options.node.changed)(*id));
+        for id in portion {
+            (admin.options.node.changed)(*id);
+        }
         let acted = acted.map_err(|refused| answer.interrupted(&refused))?;
         let done = portion.iter().zip(acted).filter(|(_, acted)| *acted == Acted::Done);
         answer.changed.extend(done.map(|(id, _)| *id));
@@ -216,7 +218,10 @@ impl Answer {
         let (changed, matched) = (self.changed.len(), self.matched);
         Refused::new(
             refused.status,
-            format!("{} Before that, {changed} of {matched} records were changed; the same call goes on.", refused.detail()),
+            format!(
+                "{} Before that, {changed} of {matched} records were changed; the same call goes on.",
+                refused.detail()
+            ),
         )
     }
 }

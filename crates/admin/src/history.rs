@@ -1,7 +1,7 @@
 //! The story of a record, put together from what is stored: the record itself, and the trail of what operators did to it.
 //! Nothing is written for it, so of the attempts before the last only their number is known.
 
-use oncekey_core::{Record, State};
+use oncekey_core::{Record, State, Timestamp};
 use oncekey_store::{AuditLine, Change};
 use serde::Serialize;
 
@@ -28,17 +28,21 @@ impl std::fmt::Debug for EventView {
     }
 }
 
-/// What happened to a record, oldest first. `view` is what it counts as; `lines` are those of the trail about it, newest
-/// first. A record that was purged and made anew has the story of the new one, with what was done to the old one before it.
+/// What happened to a record, oldest first; what has no time stands last. `view` is what it counts as; `lines` are those of
+/// the trail about it, newest first. A record that was purged and made anew has the story of the new one, with what was done
+/// to the old one before it.
 pub fn history(record: &Record, view: &RecordView, lines: &[AuditLine]) -> Vec<EventView> {
-    let mut events = own(record, view);
+    let mut events = begun(record);
+    events.extend(ended(record).filter(|(at, _)| !lines.iter().any(|line| is_verdict(line) && line.at == *at)));
     events.extend(lines.iter().filter_map(|line| Some((line.at, by_hand(line)?))));
     // Stable: of two at the same time the record's own come first.
     events.sort_by_key(|(at, _)| *at);
-    let mut events: Vec<_> = events
-        .into_iter()
-        .map(|(at, (event, detail))| EventView { at: Some(rfc3339(at)), event, detail })
-        .collect();
+    let timed = |(at, (event, detail))| EventView { at: Some(rfc3339(at)), event, detail };
+    let mut events: Vec<_> = events.into_iter().map(timed).collect();
+    if record.state == State::Processing && view.state == State::Unknown.name() {
+        let detail = "Its node is gone or its time is over: it may have taken effect, and nobody can tell.".to_owned();
+        events.push(EventView { at: None, event: "unknown", detail });
+    }
     if record.replays > 0 {
         let detail = format!("The recorded response was replayed {}.", times(record.replays));
         events.push(EventView { at: None, event: "replayed", detail });
@@ -46,45 +50,37 @@ pub fn history(record: &Record, view: &RecordView, lines: &[AuditLine]) -> Vec<E
     events
 }
 
-type Event = (oncekey_core::Timestamp, (&'static str, String));
+type Event = (Timestamp, (&'static str, String));
 
-/// What the record says by itself. What an operator's verdict ended is the trail's to tell.
-fn own(record: &Record, view: &RecordView) -> Vec<Event> {
-    let node = &record.owner;
-    let times = &record.times;
-    let mut events = Vec::new();
+fn begun(record: &Record) -> Vec<Event> {
+    let (node, times) = (&record.owner, &record.times);
     if record.attempts <= 1 {
-        events.push((times.created, ("claimed", format!("Claimed and executed by node {node}."))));
-    } else {
-        events.push((times.created, ("claimed", "Claimed for the first time.".to_owned())));
-        let detail = format!(
-            "Attempt {} by node {node}: every attempt before it had failed, or its outcome was unknown and an operator or the \
-             route's on_unknown let a retry execute.",
-            record.attempts
-        );
-        events.push((times.started, ("attempted", detail)));
+        return vec![(times.created, ("claimed", format!("Claimed and executed by node {node}.")))];
     }
-    let ended = match record.state {
+    let detail = format!(
+        "Attempt {} by node {node}: every attempt before it had failed, or its outcome was unknown and an operator or the \
+         route's on_unknown let a retry execute.",
+        record.attempts
+    );
+    vec![(times.created, ("claimed", "Claimed for the first time.".to_owned())), (times.started, ("attempted", detail))]
+}
+
+fn ended(record: &Record) -> Option<Event> {
+    let detail = match record.state {
+        State::Processing => return None,
         State::Completed => {
             let status = record.response_status.map_or_else(String::new, |status| format!(" with status {status}"));
-            times.ended.map(|at| (at, ("completed", format!("The outcome was recorded{status}."))))
+            format!("The outcome was recorded{status}.")
         }
-        State::Failed => {
-            let detail = "Nothing took effect, or a retry may run: the next one executes.".to_owned();
-            times.ended.map(|at| (at, ("failed", detail)))
-        }
-        State::Unknown => {
-            let detail = "It may have taken effect, and nobody can tell.".to_owned();
-            times.ended.map(|at| (at, ("unknown", detail)))
-        }
-        State::Processing if view.state == State::Unknown.name() => {
-            let detail = "Its node is gone or its time is over: it may have taken effect, and nobody can tell.".to_owned();
-            Some((times.deadline, ("unknown", detail)))
-        }
-        State::Processing => None,
+        State::Failed => "Nothing took effect, or a retry may run: the next one executes.".to_owned(),
+        State::Unknown => "It may have taken effect, and nobody can tell.".to_owned(),
     };
-    events.extend(ended);
-    events
+    Some((record.times.ended?, (record.state.name(), detail)))
+}
+
+/// Whether an operator's verdict ended the record: then that tells it.
+fn is_verdict(line: &AuditLine) -> bool {
+    matches!(line.change, Change::Record { after: Some(_), .. })
 }
 
 fn by_hand(line: &AuditLine) -> Option<(&'static str, String)> {

@@ -9,7 +9,7 @@ use clap::error::ErrorKind;
 use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
-pub(crate) use records::{Change, OneRecord, RecordFilter, RecordsCommand, Selection, Verdict};
+pub(crate) use records::{Change, OneRecord, RecordFilter, RecordsCommand, Selection, Trail, Verdict};
 
 use crate::settings::{Environment, Flag, Purpose, Sources};
 
@@ -79,7 +79,7 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Records(RecordsCommand),
     /// Delete expired records now
-    Sweep(ReportArguments),
+    Sweep(SweepArguments),
     /// Count records and bytes
     Stats(ReportArguments),
     /// Print a shell's completions
@@ -211,6 +211,16 @@ pub(crate) struct MigrateArguments {
     /// Print the statements that make the schema of a postgres:// store, and change nothing
     #[arg(long)]
     pub(crate) print_sql: bool,
+}
+
+/// What `sweep` takes.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct SweepArguments {
+    #[command(flatten)]
+    pub(crate) report: ReportArguments,
+    /// Why, for the trail of changes
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) reason: Option<String>,
 }
 
 /// A command that works on the store and reports figures.

@@ -14,8 +14,8 @@ pub(crate) fn run(file: Option<PathBuf>, environment: Environment) -> Result<(),
     for warning in &loaded.warnings {
         eprintln!("warning: {warning}");
     }
-    let token = loaded.admin_token(&sources.environment).map(drop);
-    for refused in [token, loaded.read_probe_fields(&sources.environment)].into_iter().filter_map(Result::err) {
+    let tokens = loaded.admin_tokens(&sources.environment).map(drop);
+    for refused in [tokens, loaded.read_probe_fields(&sources.environment)].into_iter().filter_map(Result::err) {
         eprintln!("warning: {refused}; `serve` needs it");
     }
     let tls = loaded.tls().map(|(_, doubts)| doubts.iter().for_each(|doubt| eprintln!("warning: {doubt}")));

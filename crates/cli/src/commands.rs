@@ -4,7 +4,11 @@ mod records;
 
 use std::io::{BufRead, BufReader, IsTerminal as _};
 
-use crate::arguments::{Arguments, Command, ExplainArguments};
+use oncekey_admin::changes;
+use oncekey_admin::resolution::checked_reason;
+use oncekey_store::Operator;
+
+use crate::arguments::{Arguments, Command, ExplainArguments, ReportArguments};
 use crate::exit::Failure;
 use crate::gateway::{self, Listeners};
 use crate::operator::{self, Console};
@@ -22,10 +26,15 @@ pub(crate) async fn run(arguments: Arguments, environment: Environment) -> Resul
             migrate(loaded(&arguments.store.sources(environment))?, arguments.print_sql).await
         }
         Command::Records(command) => {
+            let user = operator::user(&environment);
             let loaded = loaded(&command.sources(environment))?;
-            records::run(command, loaded).await
+            records::run(command, loaded, user).await
         }
-        Command::Sweep(arguments) => sweep(loaded(&arguments.store.sources(environment))?, arguments.json).await,
+        Command::Sweep(arguments) => {
+            let operator = signed(operator::user(&environment), arguments.reason)?;
+            let ReportArguments { store, json } = arguments.report;
+            sweep(loaded(&store.sources(environment))?, &operator, json).await
+        }
         Command::Completions { shell } => manual::completions(shell),
         Command::Man { out } => manual::pages(out.as_deref()),
         Command::Stats(arguments) => {
@@ -44,13 +53,13 @@ fn loaded(sources: &Sources) -> Result<Loaded, Failure> {
 async fn serve(sources: Sources) -> Result<(), Failure> {
     let mut loaded = loaded(&sources)?;
     loaded.read_probe_fields(&sources.environment).map_err(Failure::usage)?;
-    let token = loaded.admin_token(&sources.environment).map_err(Failure::usage)?;
+    let tokens = loaded.admin_tokens(&sources.environment).map_err(Failure::usage)?;
     let (tls, doubts) = loaded.tls().map_err(|unusable| Failure::usage(unusable.refused))?;
     for warning in loaded.warnings.iter().chain(&doubts) {
         tracing::warn!("{warning}");
     }
     let listeners = Listeners::bind(&loaded.config).await?;
-    gateway::run(loaded, Some(sources), token, tls, listeners).await
+    gateway::run(loaded, Some(sources), tokens, tls, listeners).await
 }
 
 async fn migrate(loaded: Loaded, print_sql: bool) -> Result<(), Failure> {
@@ -73,9 +82,15 @@ async fn explain(arguments: &ExplainArguments, environment: Environment) -> Resu
     with_console(arguments.json, async |console| explain::run(&files, &loaded.config, console).await).await
 }
 
-async fn sweep(loaded: Loaded, json: bool) -> Result<(), Failure> {
+/// Who changes something and why, for the trail.
+fn signed(user: String, reason: Option<String>) -> Result<Operator, Failure> {
+    let reason = checked_reason(reason).map_err(|error| Failure::usage(format_args!("--reason: {error}")))?;
+    changes::operator(user, "cli", None, reason).map_err(Failure::failed)
+}
+
+async fn sweep(loaded: Loaded, operator: &Operator, json: bool) -> Result<(), Failure> {
     let store = opening::for_operator(&loaded.config.store).await?;
-    with_console(json, async |console| operator::sweep(&*store, console).await).await
+    with_console(json, async |console| operator::sweep(&*store, operator, console).await).await
 }
 
 /// Without a file nobody has said which routes the gateway has.

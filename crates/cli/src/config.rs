@@ -106,6 +106,8 @@ pub(crate) struct AdminConfig {
     pub(crate) listen: SocketAddr,
     /// Where its token is kept; `None`: no token.
     pub(crate) token: Option<SecretRef>,
+    /// Where the token is kept of those who may only look.
+    pub(crate) read_token: Option<SecretRef>,
 }
 
 /// The store, and how long things may take there.

@@ -5,6 +5,7 @@ pub(crate) mod orders;
 
 use std::net::{Ipv4Addr, SocketAddr};
 
+use oncekey_admin::Tokens;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -38,7 +39,7 @@ pub(crate) async fn run() -> Result<(), Failure> {
     });
     output::print(&addresses.greeting(&fresh_key()?))?;
     let listeners = Listeners { front: front.listener, admin: admin.listener };
-    let ended = gateway::run(loaded, None, None, Tls::default(), listeners).await;
+    let ended = gateway::run(loaded, None, Tokens::default(), Tls::default(), listeners).await;
     stop.cancel();
     tasks.close();
     tasks.wait().await;

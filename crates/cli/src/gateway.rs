@@ -11,8 +11,7 @@ use std::time::Duration;
 
 use http::Response;
 use oncekey_admin::{
-    Access, AdminOptions, AdminToken, Node, Readiness, install_metrics, keep_metrics, publish_build, publish_reload,
-    router,
+    Access, AdminOptions, Node, Readiness, Tokens, install_metrics, keep_metrics, publish_build, publish_reload, router,
 };
 use oncekey_engine::{Engine, Settings, fault};
 use oncekey_store::{Clock, Store, SystemClock};
@@ -29,7 +28,7 @@ use crate::exit::Failure;
 use crate::front::{self, Current, descriptors};
 use crate::jwt::Verifier;
 use crate::opening;
-use crate::settings::{Loaded, Secret, Sources};
+use crate::settings::{Loaded, Sources};
 use crate::tls::{self, Tls};
 use assembly::Assembly;
 use classes::Promises;
@@ -73,7 +72,7 @@ async fn bind(setting: &str, address: SocketAddr) -> Result<TcpListener, Failure
 pub(crate) async fn run(
     running: Loaded,
     sources: Option<Sources>,
-    token: Option<Secret>,
+    admin_tokens: Tokens,
     tls: Tls,
     listeners: Listeners,
 ) -> Result<(), Failure> {
@@ -90,7 +89,7 @@ pub(crate) async fn run(
     let engine = engine.await.map_err(|error| opening::failure(&error))?;
 
     let loopback = listeners.admin.local_addr().map_err(Failure::failed)?.ip().is_loopback();
-    let access = watch::Sender::new(access(token, loopback)?);
+    let access = watch::Sender::new(access(admin_tokens, loopback)?);
     let (readiness, ready) = watch::channel(Readiness::Starting);
     let background = TaskTracker::new();
     let stop = CancellationToken::new();
@@ -182,9 +181,9 @@ fn settings(config: &Config) -> Settings {
     }
 }
 
-fn access(token: Option<Secret>, loopback: bool) -> Result<Access, Failure> {
-    let token = token.map(|secret| AdminToken::new(secret.expose())).transpose().map_err(Failure::usage)?;
-    Ok(Access::new(token, loopback))
+fn access(tokens: Tokens, loopback: bool) -> Result<Access, Failure> {
+    let refused = |error| Failure::usage(format_args!("admin.read_token: {error}"));
+    Access::new(tokens, loopback).map_err(refused)
 }
 
 fn node(engine: &Engine<Response<ResponseBody>>) -> Node {

@@ -28,7 +28,7 @@ mod written;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-pub(crate) use address::{PostgresUrl, Secret, SecretRef, StoreUrl, Upstream};
+pub(crate) use address::{PostgresUrl, SecretRef, StoreUrl, Upstream};
 pub(crate) use environment::Environment;
 pub(crate) use outside::Flag;
 pub(crate) use place::{Refused, Remark};
@@ -39,6 +39,8 @@ pub(crate) use reload::{Reloaded, reload};
 pub(crate) use stated::{Layer, Stated, StatedRoute};
 pub(crate) use value::Value;
 pub(crate) use values::Values;
+
+use oncekey_admin::{AdminToken, Tokens};
 
 use crate::config::Config;
 use crate::jwt::JwtConfig;
@@ -110,12 +112,17 @@ impl Loaded {
         Err(Unusable { refused: Refused(vec![Remark::new(&place, setting, text)]), absent })
     }
 
-    /// Reads the admin API's token from where it is kept; `None` if none is configured.
-    pub(crate) fn admin_token(&self, environment: &Environment) -> Result<Option<Secret>, Refused> {
-        let Some(kept) = &self.config.admin.token else { return Ok(None) };
-        let place = Values::new([&self.stated.top]).place("admin.token");
-        let refused = |what: String| Refused(vec![Remark::new(place, "admin.token", what)]);
-        kept.read(environment).map(Some).map_err(refused)
+    /// Reads the admin API's tokens from where they are kept; those that are configured.
+    pub(crate) fn admin_tokens(&self, environment: &Environment) -> Result<Tokens, Refused> {
+        let admin = &self.config.admin;
+        let read = |setting: &'static str, kept: &Option<SecretRef>| {
+            let Some(kept) = kept else { return Ok(None) };
+            let place = Values::new([&self.stated.top]).place(setting);
+            let refused = |what: String| Refused(vec![Remark::new(place, setting, what)]);
+            let secret = kept.read(environment).map_err(refused)?;
+            AdminToken::new(secret.expose()).map(Some).map_err(|error| refused(error.to_string()))
+        };
+        Ok(Tokens { act: read("admin.token", &admin.token)?, read: read("admin.read_token", &admin.read_token)? })
     }
 
     /// Reads the fields that each route's probes are sent with, secrets included.

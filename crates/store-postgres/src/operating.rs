@@ -64,13 +64,8 @@ macro_rules! order {
     };
 }
 
-const PURGE: &str = order!(
-    "purge",
-    "",
-    "",
-    "NULL, NULL",
-    "DELETE FROM idempotency_keys AS k USING held WHERE k.id = held.id"
-);
+const PURGE: &str =
+    order!("purge", "", "", "NULL, NULL", "DELETE FROM idempotency_keys AS k USING held WHERE k.id = held.id");
 
 const RESOLVE: &str = order!(
     "resolve",
@@ -179,13 +174,13 @@ async fn carry_out(session: &Session, wanted: &[Wanted], order: &Order) -> Resul
     let ids: Vec<&[u8]> = wanted.iter().map(|wanted| &wanted.id.as_bytes()[..]).collect();
     let seen = || wanted.iter().map(|wanted| wanted.seen.as_ref());
     let tokens: Vec<Option<&[u8]>> = seen().map(|seen| seen.map(|record| &record.token.as_bytes()[..])).collect();
-    let states: Vec<Option<&str>> = seen().map(|seen| seen.map(|record| record.state.name())).collect();
+    let names: Vec<Option<&str>> = seen().map(|seen| seen.map(|record| record.state.name())).collect();
     let Signature { who, via, origin, reason, call } = Signature::of(order.operator.as_ref());
     let mut params: Vec<Param<'_>> = vec![
         (&now, Type::TIMESTAMPTZ),
         (&ids, Type::BYTEA_ARRAY),
         (&tokens, Type::BYTEA_ARRAY),
-        (&states, Type::TEXT_ARRAY),
+        (&names, Type::TEXT_ARRAY),
         (&who, Type::TEXT),
         (&via, Type::TEXT),
         (&origin, Type::TEXT),

@@ -142,20 +142,16 @@ fn decode(row: &Row<'_>) -> Result<AuditLine, Failure> {
         },
         None => Change::Swept { deleted: count(11)?, lapsed: count(12)? },
     };
-    let operator = Operator {
-        who: row.get(13)?,
-        via: row.get(14)?,
-        from: row.get(15)?,
-        reason: row.get(16)?,
-        call: row.get(17)?,
-    };
+    let operator =
+        Operator { who: row.get(13)?, via: row.get(14)?, from: row.get(15)?, reason: row.get(16)?, call: row.get(17)? };
     Ok(AuditLine { at: Timestamp::from_micros(row.get(1)?), operator, change })
 }
 
 /// The number of the last line that is too old or one too many at `now`, of at most `limit`, and how many those are.
 /// They are the oldest: only they are read.
 pub(crate) fn surplus(connection: &Connection, now: Timestamp, limit: u32) -> Result<Option<(i64, u32)>, Failure> {
-    let newest: Option<i64> = connection.prepare_cached("SELECT max(no) FROM audit")?.query_row([], |row| row.get(0))?;
+    let newest: Option<i64> =
+        connection.prepare_cached("SELECT max(no) FROM audit")?.query_row([], |row| row.get(0))?;
     let Some(newest) = newest else { return Ok(None) };
     let too_many = newest.saturating_sub(i64::try_from(AUDIT_LINES).unwrap_or(i64::MAX));
     let mut oldest = connection.prepare_cached("SELECT no, at FROM audit ORDER BY no LIMIT ?1")?;

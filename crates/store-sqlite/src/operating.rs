@@ -44,9 +44,8 @@ impl Operation for Operate {
         }
         let steps = self.ids.iter().map(|id| self.step(transaction, *id)).collect::<Result<Vec<_>, _>>()?;
         if steps.iter().any(|step| !matches!(step, Step::Leave(_))) {
-            transaction.write(self.about(), |connection| {
-                steps.iter().try_for_each(|step| self.take(connection, step))
-            })?;
+            transaction
+                .write(self.about(), |connection| steps.iter().try_for_each(|step| self.take(connection, step)))?;
         }
         Ok(steps.iter().map(|step| if let Step::Leave(acted) = step { *acted } else { Acted::Done }).collect())
     }
@@ -100,7 +99,8 @@ impl Operate {
                 // Running and not live is unknown; a state that can't be read is nothing better.
                 let before = state.filter(|state| *state != State::Processing).unwrap_or(State::Unknown);
                 let change = Change::Record { subject, before, after: None, response_status: None };
-                let line = |operator: &oncekey_store::Operator| AuditLine { at: now, operator: operator.clone(), change };
+                let line =
+                    |operator: &oncekey_store::Operator| AuditLine { at: now, operator: operator.clone(), change };
                 Step::Delete { seq, line: self.order.operator.as_ref().map(line) }
             }
         })

@@ -21,8 +21,8 @@ pub use clock::{Clock, ManualClock, SystemClock};
 pub use error::StoreError;
 pub use memory::MemoryStore;
 pub use operating::{
-    AUDIT_AGE, AUDIT_LINES, Acted, AuditFilter, AuditLine, AuditPage, Change, Deed, Operator, Order, Purged, Resolution,
-    Resolved, Subject, TOGETHER,
+    AUDIT_AGE, AUDIT_LINES, Acted, AuditFilter, AuditLine, AuditPage, Change, Deed, Operator, Order, Purged,
+    Resolution, Resolved, Subject, TOGETHER,
 };
 pub use store::{
     Claim, Claimed, Cursor, Filter, Found, Gauges, Listed, Outcome, Page, Promise, Recorded, Replaces, Stats, Store, Swept,

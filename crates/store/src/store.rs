@@ -11,9 +11,7 @@ use oncekey_core::{
     Timestamp, Token,
 };
 
-use crate::operating::{
-    Acted, AuditFilter, AuditPage, Deed, Operator, Order, Purged, Resolution, Resolved,
-};
+use crate::operating::{Acted, AuditFilter, AuditPage, Deed, Operator, Order, Purged, Resolution, Resolved};
 use crate::{StoreError, change};
 
 /// Keeps records. Shared by all tasks of a process, and usually by other processes too.
@@ -78,7 +76,7 @@ pub trait Store: Send + Sync + 'static {
 
     /// A verdict on a record that is, or counts as, `unknown`, that no operator answers for: what the upstream says of it (E7).
     async fn resolve(&self, id: RecordId, resolution: Resolution) -> Result<Resolved, StoreError> {
-        match alone(self.operate(&[id], &Order::unsigned(Deed::Resolve(resolution))).await?) {
+        match alone(&self.operate(&[id], &Order::unsigned(Deed::Resolve(resolution))).await?) {
             Acted::Done => Ok(Resolved::Done),
             Acted::NotUnknown(state) => Ok(Resolved::NotUnknown(state)),
             Acted::NotFound | Acted::Live | Acted::Unmatched => Ok(Resolved::NotFound),
@@ -87,7 +85,7 @@ pub trait Store: Send + Sync + 'static {
 
     /// Deletes a record unless it is `processing` under a live claim, and leaves no line in the trail.
     async fn purge(&self, id: RecordId) -> Result<Purged, StoreError> {
-        match alone(self.operate(&[id], &Order::unsigned(Deed::Purge)).await?) {
+        match alone(&self.operate(&[id], &Order::unsigned(Deed::Purge)).await?) {
             Acted::Done => Ok(Purged::Done),
             Acted::Live => Ok(Purged::Live),
             Acted::NotFound | Acted::NotUnknown(_) | Acted::Unmatched => Ok(Purged::NotFound),
@@ -109,7 +107,7 @@ pub trait Store: Send + Sync + 'static {
 }
 
 /// What became of the only record of an order.
-fn alone(acted: Vec<Acted>) -> Acted {
+fn alone(acted: &[Acted]) -> Acted {
     acted.first().copied().unwrap_or(Acted::NotFound)
 }
 

@@ -2,7 +2,7 @@
 
 use axum::body::Body;
 use http::{Method, Request};
-use oncekey_admin::{Access, AdminToken};
+use oncekey_admin::{Access, AdminToken, SameTokens, Tokens};
 
 use crate::world::{World, ask, world, world_with};
 
@@ -31,6 +31,10 @@ fn routes() -> Vec<(Method, String, Kind)> {
         (Method::GET, format!("/api/records/{ID}?body=true"), Kind::Read),
         (Method::DELETE, format!("/api/records/{ID}"), Kind::Change),
         (Method::POST, format!("/api/records/{ID}/resolve"), Kind::Change),
+        (Method::GET, "/api/audit".to_owned(), Kind::Read),
+        (Method::GET, "/api/openapi.json".to_owned(), Kind::Read),
+        (Method::POST, "/api/records/resolve".to_owned(), Kind::Change),
+        (Method::POST, "/api/records/purge".to_owned(), Kind::Change),
         (Method::POST, "/api/sweep".to_owned(), Kind::Change),
     ]
 }
@@ -46,6 +50,10 @@ async fn refusal(world: &World, method: &Method, path: &str, headers: &[Field]) 
 }
 
 type Field = (&'static str, &'static str);
+
+fn acting(secret: &str, loopback: bool) -> Access {
+    Access::new(Tokens { act: Some(AdminToken::new(secret).unwrap()), read: None }, loopback).unwrap()
+}
 
 const JSON: Field = ("content-type", "application/json");
 
@@ -108,7 +116,7 @@ async fn a_loopback_listener_without_a_token_is_open_to_local_programs_and_close
 
 #[tokio::test]
 async fn a_token_is_asked_of_everyone_for_everything_but_health_and_metrics() {
-    let world = world_with(Access::new(Some(AdminToken::new("s3cret\n").unwrap()), true)).await;
+    let world = world_with(acting("s3cret\n", true)).await;
     let cases: Vec<(Vec<Field>, bool)> = vec![
         (vec![("authorization", "Bearer s3cret")], true),
         (vec![("authorization", "bearer  s3cret ")], true),
@@ -136,7 +144,7 @@ async fn a_token_is_asked_of_everyone_for_everything_but_health_and_metrics() {
 
 #[tokio::test]
 async fn a_refusal_for_want_of_a_token_names_the_scheme() {
-    let world = world_with(Access::new(Some(AdminToken::new("s3cret").unwrap()), false)).await;
+    let world = world_with(acting("s3cret", false)).await;
     let answer = world.get("/api/records").await;
     assert_eq!(answer.status, 401);
     assert_eq!(answer.headers["www-authenticate"], "Bearer realm=\"oncekey admin\"");
@@ -145,7 +153,7 @@ async fn a_refusal_for_want_of_a_token_names_the_scheme() {
 
 #[tokio::test]
 async fn another_address_without_a_token_serves_health_and_metrics_only() {
-    let world = world_with(Access::new(None, false)).await;
+    let world = world_with(Access::new(Tokens::default(), false).unwrap()).await;
     for headers in [vec![], vec![("host", "127.0.0.1:9464"), JSON], vec![("authorization", "Bearer s3cret"), JSON]] {
         for (method, path, kind) in routes() {
             let open = matches!(kind, Kind::Health | Kind::Metrics);
@@ -160,6 +168,50 @@ async fn another_address_without_a_token_serves_health_and_metrics_only() {
 fn an_empty_token_is_refused_and_none_is_shown_in_debug_output() {
     assert!(AdminToken::new("").is_err());
     assert!(AdminToken::new(" \n").is_err());
-    let access = Access::new(Some(AdminToken::new("s3cret").unwrap()), true);
-    assert_eq!(format!("{access:?}"), "Token(AdminToken)");
+    assert_eq!(format!("{:?}", acting("s3cret", true)), "Tokens(Tokens { act: Some(AdminToken), read: None })");
+}
+
+fn both(act: Option<&str>, read: Option<&str>) -> Result<Access, SameTokens> {
+    let token = |secret: Option<&str>| secret.map(|secret| AdminToken::new(secret).unwrap());
+    Access::new(Tokens { act: token(act), read: token(read) }, true)
+}
+
+#[tokio::test]
+async fn the_reading_token_looks_and_the_acting_one_changes() {
+    let world = world_with(both(Some("s3cret"), Some("l00k")).unwrap()).await;
+    for (presented, read, change) in [
+        ("Bearer s3cret", None, None),
+        ("Bearer l00k", None, Some(403)),
+        ("Bearer l00", Some(401), Some(401)),
+        ("Bearer s3cretl00k", Some(401), Some(401)),
+        ("Basic l00k", Some(401), Some(401)),
+    ] {
+        for (method, path, kind) in routes() {
+            let expected = match kind {
+                Kind::Health | Kind::Metrics => None,
+                Kind::Read => read,
+                Kind::Change => change,
+            };
+            let headers = [("authorization", presented), JSON];
+            assert_eq!(refusal(&world, &method, &path, &headers).await, expected, "{method} {path} {presented}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn with_the_reading_token_alone_nobody_changes_anything() {
+    let world = world_with(both(None, Some("l00k")).unwrap()).await;
+    for (method, path, kind) in routes() {
+        let expected = (kind == Kind::Change).then_some(403);
+        let headers = [("authorization", "Bearer l00k"), ("host", "127.0.0.1:9464"), JSON];
+        assert_eq!(refusal(&world, &method, &path, &headers).await, expected, "{method} {path}");
+        let expected = matches!(kind, Kind::Read | Kind::Change).then_some(401);
+        assert_eq!(refusal(&world, &method, &path, &headers[1..]).await, expected, "{method} {path} without a token");
+    }
+}
+
+#[test]
+fn one_token_for_both_roles_is_refused() {
+    assert_eq!(both(Some("s3cret"), Some("s3cret\n")).unwrap_err(), SameTokens);
+    assert!(both(None, None).is_ok());
 }

@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 
 use crate::world::{World, ask, options, world};
 
-const OPS: [Op; 6] = [Op::Read, Op::List, Op::Sweep, Op::Resolve, Op::Purge, Op::Stats];
+const OPS: [Op; 8] = [Op::Read, Op::List, Op::Sweep, Op::Resolve, Op::Purge, Op::Stats, Op::Audit, Op::NoteSweep];
 const ID: &str = "00000000-0000-8000-8000-000000000000";
 
 /// The same node, seen through a store that fails.
@@ -31,10 +31,16 @@ fn faulty(world: &World) -> (Arc<FaultyStore>, Router) {
 
 fn request(method: &Method, path: &str) -> Request<Body> {
     let request = Request::builder().method(method).uri(path).header("host", "localhost");
-    request.header("content-type", "application/json").body(Body::from(r#"{"as":"failed"}"#)).unwrap()
+    let body = match path {
+        "/api/records/resolve" => r#"{"all":true,"as":"failed"}"#,
+        "/api/records/purge" => r#"{"all":true}"#,
+        path if path.ends_with("/resolve") => r#"{"as":"failed"}"#,
+        _ => "",
+    };
+    request.header("content-type", "application/json").body(Body::from(body)).unwrap()
 }
 
-fn calls() -> [(Method, String); 6] {
+fn calls() -> [(Method, String); 9] {
     [
         (Method::GET, "/api/records".to_owned()),
         (Method::GET, "/api/stats".to_owned()),
@@ -42,6 +48,9 @@ fn calls() -> [(Method, String); 6] {
         (Method::DELETE, format!("/api/records/{ID}")),
         (Method::POST, format!("/api/records/{ID}/resolve")),
         (Method::POST, "/api/sweep".to_owned()),
+        (Method::GET, "/api/audit".to_owned()),
+        (Method::POST, "/api/records/resolve".to_owned()),
+        (Method::POST, "/api/records/purge".to_owned()),
     ]
 }
 

@@ -91,11 +91,74 @@ async fn what_a_listing_does_not_know_is_refused_with_what_is_allowed() {
         ("cursor=garbage", "next"),
         ("cursor=00000000-1", "next"),
         ("scope=a&scope=b", "twice"),
+        ("scope=a%00b", "NUL"),
+        ("older_than=-1s", "48h"),
+        ("limit=99999999999999999999", "1 to 1000"),
     ];
     for (query, hint) in cases {
         let answer = world.get(&format!("/api/records?{query}")).await;
         assert_eq!(answer.status, 400, "{query}");
         let detail = answer.detail();
         assert!(detail.contains(hint), "{query}: {detail}");
+    }
+}
+
+#[tokio::test]
+async fn filters_join_and_odd_values_match_nothing() {
+    let world = world().await;
+    world.completed("old").await;
+    world.clock.advance(Duration::from_secs(10));
+    world.unknown("old-2").await;
+    world.unknown("new").await;
+    let cases = [
+        ("scope=acc-1&key=old&state=completed&route=%2Forders&older_than=10s", vec!["old"]),
+        ("scope=acc-1&key=old&state=completed&route=%2Forders&older_than=11s", vec![]),
+        ("scope=acc-1&state=unknown&older_than=0s", vec!["new", "old-2"]),
+        ("older_than=584542046090y", vec![]),
+        ("scope=acc-1'%20OR%20'1'%3D'1", vec![]),
+        ("key=%25", vec![]),
+        ("key=o_d", vec![]),
+        ("key=OLD", vec![]),
+        ("scope=%E2%80%AE%F0%9F%98%80", vec![]),
+        ("key=old%20", vec![]),
+    ];
+    for (query, expected) in cases {
+        assert_eq!(keys(&world, query).await, expected, "{query}");
+    }
+    let long = "x".repeat(7000);
+    assert!(keys(&world, &format!("scope={long}")).await.is_empty());
+}
+
+#[tokio::test]
+async fn records_that_come_while_a_listing_is_read_move_none_of_its_parts() {
+    let world = world().await;
+    for number in 0..5 {
+        world.completed(&format!("k-{number}")).await;
+    }
+    let (mut seen, mut query) = (Vec::new(), "limit=2".to_owned());
+    loop {
+        let part = world.get(&format!("/api/records?{query}")).await.json();
+        seen.extend(
+            part["records"].as_array().unwrap().iter().map(|record| record["key"].as_str().unwrap().to_owned()),
+        );
+        world.completed(&format!("later-{}", seen.len())).await;
+        let Some(next) = part["next"].as_str() else { break };
+        query = format!("limit=2&cursor={next}");
+    }
+    assert_eq!(seen, ["k-4", "k-3", "k-2", "k-1", "k-0"]);
+}
+
+#[tokio::test]
+async fn a_cursor_of_the_trail_is_none_of_a_listing() {
+    let world = world().await;
+    for number in 0..2 {
+        let id = world.unknown(&format!("k-{number}")).await;
+        world.send(http::Method::DELETE, &format!("/api/records/{id}"), "").await;
+        world.completed(&format!("kept-{number}")).await;
+    }
+    let of_trail = world.get("/api/audit?limit=1").await.json()["next"].as_str().unwrap().to_owned();
+    let of_records = world.get("/api/records?limit=1").await.json()["next"].as_str().unwrap().to_owned();
+    for path in [format!("/api/records?cursor={of_trail}"), format!("/api/audit?cursor={of_records}")] {
+        assert_eq!(world.get(&path).await.status, 400, "{path}");
     }
 }

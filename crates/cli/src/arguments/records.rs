@@ -54,6 +54,13 @@ pub(crate) enum RecordsCommand {
         #[command(flatten)]
         output: RecordsOutput,
     },
+    /// List what operators changed, newest first
+    Audit {
+        #[command(flatten)]
+        trail: Trail,
+        #[command(flatten)]
+        output: RecordsOutput,
+    },
 }
 
 /// Which store, and how to print.
@@ -111,11 +118,14 @@ pub(crate) struct OneRecord {
 /// The records that a change is made to: one by its id, or those that match. Never all by saying nothing.
 #[derive(Clone, Debug, Args)]
 #[command(group = ArgGroup::new("selection").required(true).multiple(true)
-    .args(["id", "scope", "key", "state", "route", "older_than"]))]
+    .args(["id", "scope", "key", "state", "route", "older_than", "all"]))]
 pub(crate) struct Selection {
     /// The record's id: the operation id
-    #[arg(conflicts_with_all = ["scope", "key", "state", "route", "older_than"])]
+    #[arg(conflicts_with_all = ["scope", "key", "state", "route", "older_than", "all"])]
     pub(crate) id: Option<RecordId>,
+    /// All records of the namespace
+    #[arg(long, conflicts_with_all = ["scope", "key", "state", "route", "older_than"])]
+    pub(crate) all: bool,
     #[command(flatten)]
     pub(crate) filter: RecordFilter,
 }
@@ -129,9 +139,25 @@ pub(crate) struct Change {
     /// Don't ask before changing what a filter matches
     #[arg(long)]
     pub(crate) yes: bool,
-    /// Why, for the log
+    /// Why, for the trail of changes
     #[arg(long, value_name = "TEXT")]
     pub(crate) reason: Option<String>,
+}
+
+/// Which changes. Nothing given: all.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Trail {
+    /// Only changes of this record: its operation id
+    pub(crate) id: Option<RecordId>,
+    /// Only changes of records of this scope
+    #[arg(long, value_name = "SCOPE")]
+    pub(crate) scope: Option<String>,
+    /// Only changes of records of this key
+    #[arg(long, value_name = "KEY")]
+    pub(crate) key: Option<String>,
+    /// How many, at most
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    pub(crate) limit: u32,
 }
 
 /// An operator's verdict.
@@ -159,7 +185,8 @@ impl RecordsCommand {
         let (Self::List { output, .. }
         | Self::Show { output, .. }
         | Self::Resolve { output, .. }
-        | Self::Purge { output, .. }) = self;
+        | Self::Purge { output, .. }
+        | Self::Audit { output, .. }) = self;
         output.store.clone().within(output.namespace.clone(), environment)
     }
 }
@@ -195,7 +222,19 @@ mod tests {
             assert!(accepted(&format!("{command} {ID}")), "{command}");
             assert!(accepted(&format!("{command} --scope a --state unknown --older-than 2h --yes")), "{command}");
             assert!(!accepted(&format!("{command} {ID} --scope a")), "{command}");
+            assert!(accepted(&format!("{command} --all --dry-run")), "{command}");
+            assert!(!accepted(&format!("{command} --all --scope a")), "{command}");
+            assert!(!accepted(&format!("{command} {ID} --all")), "{command}");
         }
+    }
+
+    #[test]
+    fn the_trail_is_listed_whole_or_by_record() {
+        assert!(accepted("audit"));
+        assert!(accepted(&format!("audit {ID}")));
+        assert!(accepted("audit --scope a --key k --limit 5 --json"));
+        assert!(!accepted("audit nonsense"));
+        assert!(!accepted("audit --limit -1"));
     }
 
     #[test]

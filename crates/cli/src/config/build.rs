@@ -38,7 +38,11 @@ impl Config {
                 idle: top.duration("upstream_idle"),
                 connect_timeout: defaults.duration("connect_timeout"),
             },
-            admin: AdminConfig { listen: top.address("admin.listen"), token: top.secret("admin.token") },
+            admin: AdminConfig {
+                listen: top.address("admin.listen"),
+                token: top.secret("admin.token"),
+                read_token: top.secret("admin.read_token"),
+            },
             store: store(&top),
             sweep: SweepConfig { every: top.duration("sweep.every"), batch: narrowed(top.count("sweep.batch")) },
             limits: Limits {

@@ -67,13 +67,13 @@ impl Reload {
         let read = spawn_blocking(move || {
             let mut reloaded = reload(&sources, &running)?;
             reloaded.loaded.read_probe_fields(&sources.environment)?;
-            let token = reloaded.loaded.admin_token(&sources.environment)?;
+            let tokens = reloaded.loaded.admin_tokens(&sources.environment)?;
             let tls = reloaded.loaded.tls().map_err(|unusable| unusable.refused)?;
-            Ok::<_, Refused>((reloaded, token, tls))
+            Ok::<_, Refused>((reloaded, tokens, tls))
         });
         let read = read.await.map_err(Failure::failed)?;
-        let (Reloaded { loaded, kept }, token, (tls, doubts)) = read.map_err(Failure::usage)?;
-        let access = super::access(token, self.loopback)?;
+        let (Reloaded { loaded, kept }, admin_tokens, (tls, doubts)) = read.map_err(Failure::usage)?;
+        let access = super::access(admin_tokens, self.loopback)?;
         let tokens = self.verifier.prepare(loaded.config.jwt.as_ref(), PATIENCE).await?;
         let serving = self.assembly.serving(&loaded.config, tokens.as_ref(), &tls)?;
         self.promises.reroute(&loaded.config.routes)?;

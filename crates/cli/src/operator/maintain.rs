@@ -2,7 +2,7 @@
 
 use oncekey_admin::view::StatsView;
 use oncekey_admin::{SweepView, store_now};
-use oncekey_store::Store;
+use oncekey_store::{Operator, Store, StoreError};
 
 use crate::config::GuardedRoute;
 use crate::exit::Failure;
@@ -12,17 +12,24 @@ use crate::operator::screen::{table, visible};
 use crate::operator::store_failure;
 
 /// Sweeps until nothing is left: deletes what has expired, marks lapsed claims `unknown` (D5). The store's clock is
-/// believed; a running gateway, which knows more about it, may not (E9).
-pub(crate) async fn sweep(store: &dyn Store, console: &mut Console<'_>) -> Result<(), Failure> {
+/// believed; a running gateway, which knows more about it, may not (E9). It is noted, also when it was broken off.
+pub(crate) async fn sweep(store: &dyn Store, operator: &Operator, console: &mut Console<'_>) -> Result<(), Failure> {
     let mut done = SweepView::default();
-    if let Some(now) = store_now(store).await.map_err(|error| store_failure(&error))? {
-        while done.step(store, now).await.map_err(|error| store_failure(&error))? {}
-    }
+    let swept = sweep_all(store, &mut done).await;
+    let noted = store.note_sweep(done.swept(), operator).await;
+    swept.and(noted).map_err(|error| store_failure(&error))?;
     if console.json {
         console.print_json(&done)?;
     } else {
         let rows = [("deleted", done.deleted), ("lapsed", done.lapsed)];
         console.print(&table(&rows.map(|(name, number)| [name.to_owned(), number.to_string()])))?;
+    }
+    Ok(())
+}
+
+async fn sweep_all(store: &dyn Store, done: &mut SweepView) -> Result<(), StoreError> {
+    if let Some(now) = store_now(store).await? {
+        while done.step(store, now).await? {}
     }
     Ok(())
 }

@@ -1,8 +1,9 @@
 //! `oncekey records show`.
 
-use oncekey_admin::view::{BodyView, RecordView, RecordWithResponse, ResponseView};
+use oncekey_admin::history;
+use oncekey_admin::view::{BodyView, EventView, RecordDetail, RecordView, ResponseView};
 use oncekey_core::RecordId;
-use oncekey_store::{Filter, Found, Store};
+use oncekey_store::{AuditFilter, Filter, Found, Store};
 
 use crate::exit::Failure;
 use crate::operator::console::Console;
@@ -40,14 +41,16 @@ pub(crate) async fn show(
         One::Named(filter) => the_only(store, filter).await?,
     };
     let (record, found) = read(store, id).await?;
-    let response = found.response.as_deref().map(ResponseView::of);
-    match (console.json, detail) {
-        (true, Detail::Record) => console.print_json(&record),
-        (true, Detail::WithResponse) => console.print_json(&RecordWithResponse { record, response }),
-        (false, Detail::Record) => console.print(&fields(&record)),
-        (false, Detail::WithResponse) => console.print(&(fields(&record) + &exchange(response.as_ref()))),
+    let about = AuditFilter { id: Some(id), ..AuditFilter::default() };
+    let trail = store.audit(&about, None, history::LINES).await.map_err(|error| store_failure(&error))?;
+    let history = history::history(&found.record, &record, &trail.lines);
+    let response = (detail == Detail::WithResponse).then(|| found.response.as_deref().map(ResponseView::of));
+    let shown = RecordDetail { record, history, response };
+    if console.json {
+        return console.print_json(&shown).map(drop);
     }
-    .map(drop)
+    let response = shown.response.as_ref().map_or_else(String::new, |response| exchange(response.as_ref()));
+    console.print(&(fields(&shown.record) + &story(&shown.history) + &response)).map(drop)
 }
 
 /// Reads a record as it counts now; an expired one is absent (E9).
@@ -97,6 +100,16 @@ fn fields(record: &RecordView) -> String {
         ("owner", record.owner.clone()),
     ];
     table(&rows.map(|(name, value)| [name.to_owned(), value]))
+}
+
+fn story(events: &[EventView]) -> String {
+    let rows: Vec<_> = events
+        .iter()
+        .map(|event| {
+            [event.at.clone().unwrap_or_else(|| "-".to_owned()), event.event.to_owned(), visible(&event.detail)]
+        })
+        .collect();
+    format!("\n{}", table(&rows))
 }
 
 fn exchange(response: Option<&ResponseView>) -> String {

@@ -1,5 +1,6 @@
 //! The operator's commands on a memory store: what is printed, what is changed, how they end.
 
+mod auditing;
 mod changing;
 mod looking;
 mod maintaining;
@@ -9,7 +10,7 @@ use std::sync::Arc;
 use oncekey_admin::resolution::Verdict;
 use oncekey_core::{RecordId, State};
 use oncekey_store::{Filter, MemoryStore, Outcome};
-use oncekey_store_test::Fixture;
+use oncekey_store_test::{Fixture, samples};
 use serde_json::Value;
 
 use crate::exit::{Exit, Failure};
@@ -70,15 +71,19 @@ fn ends(result: Result<(), Failure>) -> Exit {
 }
 
 fn failed() -> Verdict {
-    Verdict { response: None, reason: None }
+    Verdict { response: None }
+}
+
+fn asking() -> Change {
+    Change { dry_run: false, yes: false, operator: samples::operator("call-1") }
 }
 
 fn yes() -> Change {
-    Change { yes: true, ..Change::default() }
+    Change { yes: true, ..asking() }
 }
 
 fn dry_run() -> Change {
-    Change { dry_run: true, ..Change::default() }
+    Change { dry_run: true, ..asking() }
 }
 
 fn of_scope(scope: &str) -> Filter {

@@ -86,7 +86,7 @@ impl Check<'_> {
         if itself(listen, upstream.ip(), &upstream.host, upstream.port) {
             self.refuse_top("upstream", "it is the gateway itself (`listen`), which would call itself for ever");
         }
-        if admin.token.is_none() && !admin.listen.ip().is_loopback() {
+        if admin.token.is_none() && admin.read_token.is_none() && !admin.listen.ip().is_loopback() {
             self.warn_top(
                 "admin.listen",
                 "without `admin.token`, an address that isn't loopback serves health and metrics only",

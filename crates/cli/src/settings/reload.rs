@@ -9,7 +9,7 @@ use crate::config::Config;
 
 /// The settings at the top that a reload takes over, beside all of `[defaults]` and the routes. Every other one needs a restart:
 /// what was built of it at start can't be changed under running operations.
-const TAKEN_OVER: [&str; 20] = [
+const TAKEN_OVER: [&str; 21] = [
     "upstream",
     "upstream_http",
     "upstream_idle",
@@ -24,6 +24,7 @@ const TAKEN_OVER: [&str; 20] = [
     "max_inflight",
     "max_waiters_all",
     "admin.token",
+    "admin.read_token",
     "jwt.jwks",
     "jwt.issuer",
     "jwt.audience",

@@ -125,6 +125,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
     setting("upstream_tls.server_name", Top, Kind::ServerName, "The name that an https upstream's certificate must hold, if it isn't the host of `upstream`."),
     top("admin.listen", Kind::Address, "127.0.0.1:9464", "Where health, metrics and the admin API are. Without a token, any address but loopback serves health and metrics only."),
     setting("admin.token", Top, Kind::Secret, "Where the admin API's token is kept. `ONCEKEY_ADMIN_TOKEN` may hold the token itself."),
+    setting("admin.read_token", Top, Kind::Secret, "Where a second token is kept, whose holders may look and not change. Alone, nobody may change anything by the API."),
     setting("jwt.jwks", Top, Kind::Jwks, "The keys that tokens of `jwt:` scopes are verified with (S1)."),
     setting("jwt.issuer", Top, Kind::Text, "What `iss` of a token must be."),
     setting("jwt.audience", Top, Kind::Texts, "What must stand in `aud` of a token: one of these."),

@@ -50,7 +50,8 @@ async fn a_damaged_record_is_corrupt_and_never_absent() {
         }
         let purged = store.operate(&[id], &samples::order(Deed::Purge)).await;
         assert_eq!(purged.expect("a damaged record can be purged"), [Acted::Done]);
-        let trail = store.audit(&AuditFilter { id: Some(id), ..AuditFilter::default() }, None, 10).await.expect("listed");
+        let trail =
+            store.audit(&AuditFilter { id: Some(id), ..AuditFilter::default() }, None, 10).await.expect("listed");
         assert_eq!(trail.lines.len(), 1, "and that leaves a line: {trail:?}");
         assert!(store.read(id).await.expect("gone").is_none());
     }

@@ -88,7 +88,7 @@ async fn a_trail_that_is_too_long_is_swept() {
     for call in ["first", "second", "third"] {
         store.note_sweep(Swept::default(), &samples::operator(call)).await.expect("noted");
     }
-    let newest = AUDIT_LINES + 2;
+    let newest = i64::try_from(AUDIT_LINES).expect("a number") + 2;
     place.raw().execute("UPDATE audit SET no = ?1 WHERE call = 'third'", [newest]).expect("as if so many had come");
     while store.sweep(clock.now(), 1).await.expect("swept").more {}
     let left = store.audit(&AuditFilter::default(), None, 10).await.expect("listed").lines;

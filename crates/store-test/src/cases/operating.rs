@@ -138,7 +138,8 @@ pub async fn an_order_says_of_each_record_what_became_of_it(f: Fixture) {
 /// What was tried again since it was looked for, or is another state's by now, is left as it is.
 pub async fn an_order_spares_what_no_longer_matches(f: Fixture) {
     let older_than = Some(Duration::from_mins(5));
-    let old_failed = Filter { scope: Some("acc-1".into()), state: Some(State::Failed), older_than, ..Filter::default() };
+    let old_failed =
+        Filter { scope: Some("acc-1".into()), state: Some(State::Failed), older_than, ..Filter::default() };
     let purge = Order { only: Some(old_failed), ..samples::order(Deed::Purge) };
     let mut ids = Vec::new();
     for (scope, key) in [("acc-1", "again"), ("acc-1", "still"), ("acc-1", "ended"), ("acc-2", "other")] {

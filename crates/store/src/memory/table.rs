@@ -6,13 +6,9 @@ use std::sync::Arc;
 use oncekey_core::response::RecordedBody;
 use oncekey_core::{Namespace, OwnerId, Record, RecordId, RecordedResponse, Scope, State, Timestamp};
 
-<<<<<<< HEAD
-use crate::{Gauges, Stats, Swept, change};
-=======
 use super::trail::Trail;
 use crate::change::{self, OnOrder};
-use crate::{Acted, Deed, Order, Resolution, Swept};
->>>>>>> fc72583 (Let operators change many records in one order, and keep a trail of what they did in the store's own transaction)
+use crate::{Acted, Deed, Gauges, Order, Resolution, Stats, Swept};
 
 /// A record with its response.
 pub(super) struct Kept {
@@ -55,14 +51,11 @@ pub(super) struct Table {
     /// Until when each owner's heartbeat is valid.
     pub(super) owners: HashMap<OwnerId, Timestamp>,
     claims: u64,
-<<<<<<< HEAD
     /// Records as stored, by state, and the bytes of all of them.
     counts: BTreeMap<&'static str, u64>,
     bytes: u64,
-=======
     /// What operators did.
     pub(super) trail: Trail,
->>>>>>> fc72583 (Let operators change many records in one order, and keep a trail of what they did in the store's own transaction)
     /// Records by scope, once anyone has asked: nobody else pays for it.
     by_scope: Option<HashMap<(Namespace, Scope), u64>>,
 }

@@ -60,8 +60,7 @@ mod tests {
 
     #[test]
     fn the_oldest_line_goes_when_there_are_too_many() {
-        let operator =
-            Operator { who: "local".into(), via: "api".into(), from: None, reason: None, call: "c".into() };
+        let operator = Operator { who: "local".into(), via: "api".into(), from: None, reason: None, call: "c".into() };
         let mut trail = Trail::default();
         for deleted in 0..=AUDIT_LINES {
             let change = Change::Swept { deleted, lapsed: 0 };

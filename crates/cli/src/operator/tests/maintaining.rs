@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use oncekey_store::Filter;
+use oncekey_store::{AuditFilter, Filter};
 use oncekey_store_test::{Fault, FaultyStore, Op, samples};
 use serde_json::json;
 
 use super::{Session, desk, ended, ends, failed, yes};
 use crate::exit::Exit;
-use crate::operator::{Detail, One, Selection, list, purge, resolve, show, stats, sweep};
+use crate::operator::{Detail, One, Selection, audit, list, purge, resolve, show, stats, sweep};
 
 #[tokio::test]
 async fn a_store_that_is_not_there_ends_each_command_with_69_and_a_damaged_record_with_1() {
@@ -21,7 +21,7 @@ async fn a_store_that_is_not_there_ends_each_command_with_69_and_a_damaged_recor
         (Fault::RequestLost, Exit::Unavailable),
         (Fault::Corrupt, Exit::Failed),
     ] {
-        for op in [Op::List, Op::Read, Op::Purge, Op::Resolve, Op::Stats] {
+        for op in [Op::List, Op::Read, Op::Purge, Op::Resolve, Op::Stats, Op::Audit] {
             store.fail_always(op, fault.clone());
         }
         let mut session = Session::default();
@@ -32,8 +32,9 @@ async fn a_store_that_is_not_there_ends_each_command_with_69_and_a_damaged_recor
         assert_eq!(ends(resolve(&store, Selection::Id(id), &failed(), &yes(), &mut console).await), exit);
         assert_eq!(ends(purge(&store, Selection::Id(id), &yes(), &mut console).await), exit);
         assert_eq!(ends(purge(&store, Selection::Matching(all), &yes(), &mut console).await), exit);
-        assert_eq!(ends(sweep(&store, &mut console).await), exit);
+        assert_eq!(ends(sweep(&store, &samples::operator("c"), &mut console).await), exit);
         assert_eq!(ends(stats(&store, &[], &mut console).await), exit);
+        assert_eq!(ends(audit(&store, &AuditFilter::default(), 1, &mut console).await), exit);
         assert_eq!(session.out(), "");
     }
 }
@@ -49,10 +50,10 @@ async fn a_sweep_goes_on_until_nothing_is_left() {
     desk.store.claim(samples::claim(&samples::identity("acc-1", "late"), owner)).await.unwrap();
     desk.store.retire(owner).await.unwrap();
     let mut session = Session::default();
-    sweep(desk.store.as_ref(), &mut session.console()).await.unwrap();
+    sweep(desk.store.as_ref(), &samples::operator("c"), &mut session.console()).await.unwrap();
     assert_eq!(session.out(), "deleted  2500\nlapsed   1\n");
     let mut session = Session::json();
-    sweep(desk.store.as_ref(), &mut session.console()).await.unwrap();
+    sweep(desk.store.as_ref(), &samples::operator("c"), &mut session.console()).await.unwrap();
     assert_eq!(session.value(), json!({"deleted": 0, "lapsed": 0}));
 }
 

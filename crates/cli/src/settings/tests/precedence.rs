@@ -98,7 +98,7 @@ fn the_tokens_own_variable_may_hold_the_token_and_it_is_never_shown() {
     for file in ["", "[admin]\ntoken = \"env:ONCEKEY_ADMIN_TOKEN\"\n", "[admin]\ntoken = \"file:/nowhere\"\n"] {
         let environment = Environment::from([("ONCEKEY_ADMIN_TOKEN", "s3cret")]);
         let loaded = of(file, environment.clone(), Vec::new()).expect("right");
-        assert!(loaded.admin_token(&environment).expect("it is there").is_some());
+        assert!(loaded.admin_tokens(&environment).expect("it is there").act.is_some());
         assert_eq!(
             only_line(&loaded, "token"),
             "token = \"env:ONCEKEY_ADMIN_TOKEN\" # environment ONCEKEY_ADMIN_TOKEN"
@@ -112,7 +112,7 @@ fn a_token_that_is_named_and_not_there_is_refused() {
     let file = "[admin]\ntoken = \"env:TOKEN\"\n";
     let token = |environment: Environment| {
         let loaded = of(file, environment.clone(), Vec::new()).expect("right");
-        loaded.admin_token(&environment).map_err(|refused| refused.to_string())
+        loaded.admin_tokens(&environment).map(drop).map_err(|refused| refused.to_string())
     };
     let place = "oncekey.toml:2:9: admin.token: ";
     assert_eq!(token(Environment::default()), Err(format!("{place}TOKEN is not set")));
@@ -128,6 +128,6 @@ fn a_token_can_be_kept_in_a_file() {
     std::fs::write(kept.path(), "s3cret\n").expect("written");
     let file = format!("[admin]\ntoken = \"file:{}\"\n", kept.path().display());
     let loaded = of_file(&file).expect("right");
-    let token = loaded.admin_token(&Environment::default()).expect("it is there").expect("it is configured");
-    assert_eq!(token.expose(), "s3cret");
+    let tokens = loaded.admin_tokens(&Environment::default()).expect("it is there");
+    assert!(tokens.act.is_some() && tokens.read.is_none());
 }

@@ -47,7 +47,10 @@ async fn records_are_listed_and_shown_while_the_gateway_runs() {
     let lost = printed(&gateway.operate(&["records", "list", "--state", "unknown", "--json"]));
     assert_eq!(lost["records"][0]["id"], *id);
 
-    let shown = printed(&gateway.operate(&["records", "show", &id, "--json"]));
+    let mut shown = printed(&gateway.operate(&["records", "show", &id, "--json"]));
+    assert_eq!(gateway.ask(&format!("/api/records/{id}")).await.json(), shown);
+    let history = shown.as_object_mut().expect("an object").remove("history").expect("a story");
+    assert_eq!((&history[0]["event"], &history[1]["event"]), (&"claimed".into(), &"unknown".into()));
     assert_eq!(shown, lost["records"][0]);
     let expected = json!({
         "id": id, "namespace": "default", "scope": "acc-1", "scope_source": "header:X-Account-Id", "key": "lost",
@@ -95,11 +98,14 @@ async fn an_unknown_order_resolved_as_completed_is_replayed_with_the_operators_r
     std::fs::write(&file, response.to_string()).expect("written");
     let resolve = ["records", "resolve", &id, "--as", "completed", "--response", file.to_str().expect("a path")];
     let dry = gateway.operate(&[&resolve[..], &["--dry-run", "--json"]].concat());
-    assert_eq!(printed(&dry), json!({ "matched": 1, "changed": 0, "ids": [id] }));
+    let retry = "The next retry gets the given response (status 201).";
+    let expected = json!({ "matched": 1, "changed": 0, "ids": [id], "more": false, "retry": retry });
+    assert_eq!(printed(&dry), expected);
     assert_eq!(gateway.send(&order("lost")).await.status, 504);
 
     let done = gateway.operate(&[&resolve[..], &["--reason", "found in the ledger", "--json"]].concat());
-    assert_eq!(printed(&done), json!({ "matched": 1, "changed": 1, "ids": [id] }));
+    let expected = json!({ "matched": 1, "changed": 1, "ids": [id], "more": false, "retry": retry });
+    assert_eq!(printed(&done), expected);
     for replay in [gateway.send(&order("lost")).await, other.send(&order("lost")).await] {
         assert_eq!((replay.status.as_u16(), replay.is_replay(), &*replay.body), (201, true, &b"{\"order_id\":7}"[..]));
         assert!(replay.headers.get_all("x-found").iter().eq(["a", "b"]), "{replay:?}");
@@ -290,5 +296,67 @@ async fn without_a_token_no_web_page_reaches_the_admin_api() {
     ] {
         assert_eq!(admin.call(&call).await.expect("an answer").status, expected, "{call:?}");
     }
+    gateway.end().await;
+}
+
+#[tokio::test]
+async fn what_the_api_and_the_command_changed_stands_in_one_trail() {
+    let upstream = CountingUpstream::start().await;
+    let gateway = Gateway::start(&upstream.url(), "").await;
+    for key in ["a", "b", "c"] {
+        unknown(&gateway, key).await;
+    }
+    let by_api = Call::post("/api/records/resolve").json(r#"{"filter":{"key":"a"},"as":"failed","reason":"checked"}"#);
+    let answer = Client::new(gateway.admin).call(&by_api).await.expect("an answer");
+    assert_eq!((answer.status.as_u16(), &answer.json()["changed"]), (200, &1.into()));
+    let executed = executed_again(&gateway, "a").await;
+    assert_eq!(executed.status, 201);
+    let refused = gateway.operate(&["records", "purge", "--all"]);
+    assert_eq!(refused.status.code(), Some(64), "there is no terminal to ask on");
+    let purged = ["records", "purge", "--all", "--yes", "--reason", "test data", "--json"];
+    assert_eq!(printed(&gateway.operate(&purged))["changed"], 3);
+    printed(&gateway.operate(&["sweep", "--reason", "disk", "--json"]));
+
+    let trail = printed(&gateway.operate(&["records", "audit", "--json"]));
+    assert_eq!(gateway.ask("/api/audit").await.json(), trail);
+    let lines = trail["audit"].as_array().expect("lines");
+    let told: Vec<_> = lines.iter().map(|line| (&line["action"], &line["via"], &line["reason"])).collect();
+    let [sweep, purge, resolve] =
+        [("sweep", "cli", "disk"), ("purge", "cli", "test data"), ("resolve", "api", "checked")]
+            .map(|(action, via, reason)| (json!(action), json!(via), json!(reason)));
+    let expected = [&sweep, &purge, &purge, &purge, &resolve].map(|(action, via, reason)| (action, via, reason));
+    assert_eq!(told, expected);
+    assert!(lines[0]["who"].as_str().expect("a user").contains("uid "), "{trail}");
+    assert_eq!((&lines[4]["who"], &lines[4]["from"]), (&"local".into(), &"127.0.0.1".into()));
+    let text = gateway.operate(&["records", "audit", "--key", "a", "--limit", "1"]);
+    assert_eq!(String::from_utf8_lossy(&text.stdout).lines().count(), 2);
+    gateway.end().await;
+}
+
+#[tokio::test]
+async fn the_reading_token_may_look_and_is_read_again() {
+    let upstream = CountingUpstream::start().await;
+    let directory = oncekey_testkit::scratch_dir().expect("a directory");
+    let (token, look) = (directory.path().join("token"), directory.path().join("look"));
+    std::fs::write(&token, "t0ken\n").expect("written");
+    std::fs::write(&look, "l00k\n").expect("written");
+    let settings = format!("[admin]\ntoken = \"file:{}\"\nread_token = \"file:{}\"\n", token.display(), look.display());
+    let mut gateway = Gateway::start(&upstream.url(), &settings).await;
+    let admin = Client::new(gateway.admin);
+    let asked = async |call: Call, token: &str| {
+        let call = call.header("authorization", &format!("Bearer {token}"));
+        admin.call(&call).await.expect("an answer").status.as_u16()
+    };
+    let (looks, acts) = (|| Call::get("/api/records"), || Call::post("/api/sweep").json("{}"));
+    assert_eq!((asked(looks(), "l00k").await, asked(acts(), "l00k").await), (200, 403));
+    assert_eq!((asked(looks(), "t0ken").await, asked(acts(), "t0ken").await), (200, 200));
+    assert_eq!((asked(looks(), "other").await, asked(acts(), "other").await), (401, 401));
+    std::fs::write(&look, "t0ken").expect("written");
+    let (taken, said) = gateway.reload(&settings).await;
+    assert!(!taken && said.iter().any(|line| line.contains("admin.read_token")), "{said:?}");
+    std::fs::write(&look, "other").expect("written");
+    let (taken, said) = gateway.reload(&settings).await;
+    assert!(taken, "{said:?}");
+    assert_eq!((asked(looks(), "other").await, asked(looks(), "l00k").await), (200, 401));
     gateway.end().await;
 }
