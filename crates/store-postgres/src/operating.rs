@@ -1,7 +1,7 @@
 //! An operator's orders: settling and deleting records, with the lines of the trail that they leave.
 //!
 //! An order is one statement for all its records, and so is what it leaves in the trail: read, judged by `change`, and written
-//! where the record is still what was read. What changed meanwhile is read again.
+//! where the record is still what was read.
 
 use std::collections::HashMap;
 
@@ -16,7 +16,7 @@ use crate::outcomes::columns;
 use crate::row::{At, few};
 use crate::session::{Param, Session};
 
-/// How often a record that changes meanwhile is looked at again.
+/// How often a single record that changes meanwhile is looked at again.
 const TRIES: u32 = 5;
 
 /// Whether `k` is under a valid claim; `$1` is the time that tests give.
@@ -91,22 +91,21 @@ pub(crate) async fn operate(session: &Session, ids: &[RecordId], order: &Order) 
         return Err(Failure::Refused("too many records for one order"));
     }
     let mut acted: HashMap<RecordId, Acted> = HashMap::new();
-    let mut left = ids.to_vec();
-    for _ in 0..TRIES {
-        let wanted = judge(session, &left, order, &mut acted).await?;
+    // Of many, one that doesn't keep still is left alone; who means a single one gets an answer about it.
+    let alone = ids.len() == 1 && order.only.is_none();
+    for _ in 0..if alone { TRIES } else { 1 } {
+        let wanted = judge(session, ids, order, &mut acted).await?;
         for id in carry_out(session, &wanted, order).await? {
             acted.insert(id, Acted::Done);
         }
-        left.retain(|id| !acted.contains_key(id));
-        if left.is_empty() {
+        if !acted.is_empty() {
             break;
         }
     }
-    // What was done to the others stands, so it is told of these that they didn't keep still.
-    if !acted.is_empty() || order.only.is_some() {
-        return Ok(ids.iter().map(|id| acted.get(id).copied().unwrap_or(Acted::Unmatched)).collect());
+    if alone && acted.is_empty() {
+        return Err(Failure::Restless);
     }
-    if ids.is_empty() { Ok(Vec::new()) } else { Err(Failure::Restless) }
+    Ok(ids.iter().map(|id| acted.get(id).copied().unwrap_or(Acted::Unmatched)).collect())
 }
 
 /// Finds out which of the records are to be changed, and answers for the others.

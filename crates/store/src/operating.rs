@@ -91,7 +91,7 @@ pub enum Acted {
     Live,
     /// To be resolved, and it is in a state that can't be.
     NotUnknown(State),
-    /// It doesn't match [`Order::only`].
+    /// It doesn't match [`Order::only`], or changed while it was looked at.
     Unmatched,
 }
 

@@ -1,8 +1,8 @@
 //! Migrations: by many at once, beside other programs' tables, by hand; and what isn't ours or isn't of this version.
 
-use oncekey_store::{AuditFilter, Store, StoreError};
+use oncekey_store::{AUDIT_LINES, Acted, AuditFilter, Deed, Resolution, Store, StoreError, Swept};
 use oncekey_store_postgres::{PostgresStore, SchemaError, migrate, migration_sql};
-use oncekey_store_test::{granted, samples};
+use oncekey_store_test::{granted, samples, written};
 use tokio::task::JoinSet;
 
 use crate::place::{OLD, POOLER, options};
@@ -103,4 +103,50 @@ async fn a_role_without_ddl_can_serve() {
     store.note_sweep(oncekey_store::Swept::default(), &samples::operator("c")).await.expect("noted");
     assert_eq!(store.audit(&AuditFilter::default(), None, 1).await.expect("listed").lines.len(), 1);
     store.promise().await.expect("a promise");
+}
+
+/// A change and its line are one statement: where the line can't be written, nothing is changed.
+#[tokio::test]
+async fn a_change_whose_line_can_not_be_written_is_not_made() {
+    let database = empty().await;
+    migrate(&options(&OLD.url(&database))).await.expect("migrated");
+    let store = PostgresStore::open(options(&OLD.url(&database))).await.expect("opens");
+    let mut ids = Vec::new();
+    for key in ["k-1", "k-2"] {
+        let claim = samples::claim(&samples::identity("acc-1", key), samples::owner());
+        granted(&store.claim(claim.clone()).await);
+        written(&store.record(claim.identity.id(), claim.token, samples::written_off()).await);
+        ids.push(claim.identity.id());
+    }
+    let rename = |from: &str, to: &str| format!("ALTER TABLE {from} RENAME TO {to}");
+    OLD.execute(&database, &rename("idempotency_audit", "set_aside")).await.expect("renamed");
+    for deed in [Deed::Purge, Deed::Resolve(Resolution::Failed)] {
+        let refused = store.operate(&ids, &samples::order(deed)).await;
+        assert!(matches!(refused, Err(StoreError::NotApplied(_))), "{refused:?}");
+    }
+    for id in &ids {
+        let found = store.read(*id).await.expect("readable").expect("still there");
+        assert_eq!(found.record.state, oncekey_core::State::Unknown);
+    }
+    OLD.execute(&database, &rename("set_aside", "idempotency_audit")).await.expect("renamed");
+    let acted = store.operate(&ids, &samples::order(Deed::Purge)).await.expect("carried out");
+    assert_eq!(acted, [Acted::Done, Acted::Done]);
+}
+
+/// Of too many lines the oldest go, a step at a time; what counts is how many were written after them.
+#[tokio::test]
+async fn a_trail_that_is_too_long_is_swept() {
+    let database = empty().await;
+    migrate(&options(&OLD.url(&database))).await.expect("migrated");
+    let store = PostgresStore::open(options(&OLD.url(&database))).await.expect("opens");
+    for call in ["first", "second"] {
+        store.note_sweep(Swept::default(), &samples::operator(call)).await.expect("noted");
+    }
+    let many = format!("ALTER TABLE idempotency_audit ALTER COLUMN no RESTART WITH {}", AUDIT_LINES + 2);
+    OLD.execute(&database, &many).await.expect("as if so many had come");
+    store.note_sweep(Swept::default(), &samples::operator("third")).await.expect("noted");
+    let now = store.heartbeat(samples::owner(), samples::LIFETIMES.ttl).await.expect("a heartbeat");
+    while store.sweep(now, 1).await.expect("swept").more {}
+    let left = store.audit(&AuditFilter::default(), None, 10).await.expect("listed").lines;
+    assert_eq!(left.iter().map(|line| &*line.operator.call).collect::<Vec<_>>(), ["third"]);
 }

@@ -94,3 +94,29 @@ async fn a_damaged_record_does_not_stop_a_sweep() {
     assert_eq!(store.sweep(expired, 10).await.expect("swept").deleted, 1);
     assert!(store.read(claim.identity.id()).await.expect("gone").is_none());
 }
+
+/// A change and its line are one transaction: where the line can't be written, nothing is changed.
+#[tokio::test]
+async fn a_change_whose_line_can_not_be_written_is_not_made() {
+    let place = Place::migrated();
+    let store = place.open(clock());
+    let mut ids = Vec::new();
+    for key in ["k-1", "k-2"] {
+        let claim = samples::claim(&samples::identity("acc-1", key), samples::owner());
+        granted(&store.claim(claim.clone()).await);
+        written(&store.record(claim.identity.id(), claim.token, samples::written_off()).await);
+        ids.push(claim.identity.id());
+    }
+    place.raw().execute_batch("ALTER TABLE audit RENAME TO set_aside").expect("renamed");
+    for deed in [Deed::Purge, Deed::Resolve(Resolution::Failed)] {
+        let refused = store.operate(&ids, &samples::order(deed)).await;
+        assert!(matches!(refused, Err(StoreError::NotApplied(_))), "{refused:?}");
+    }
+    for id in &ids {
+        let found = store.read(*id).await.expect("readable").expect("still there");
+        assert_eq!(found.record.state, oncekey_core::State::Unknown);
+    }
+    place.raw().execute_batch("ALTER TABLE set_aside RENAME TO audit").expect("renamed");
+    let acted = store.operate(&ids, &samples::order(Deed::Purge)).await.expect("carried out");
+    assert_eq!(acted, [Acted::Done, Acted::Done]);
+}
