@@ -30,7 +30,7 @@ mod tests {
 
     #[test]
     fn a_user_is_named_by_its_number_and_by_whoever_became_it() {
-        let users = "root:x:0:0:root:/root:/bin/sh\nbroken\nalice:x:1000:1000::/home/alice:/bin/sh\n";
+        let users = "root:x:0:0:root:/:/bin/sh\nbroken\nalice:x:1000:1000::/:/bin/sh\n";
         assert_eq!(name(users, 1000).as_deref(), Some("alice"));
         assert_eq!(name(users, 10), None);
         let uid = rustix::process::getuid().as_raw();

@@ -7,7 +7,7 @@ use crate::settings::Environment;
 const REFUSALS: &[(&str, &str)] = &[
     ("listn = 1", "oncekey.toml:1:1: listn: no such setting; did you mean `listen`?"),
     ("\n  upstream-idle = \"1s\"", "oncekey.toml:2:3: upstream-idle: no such setting; did you mean `upstream_idle`?"),
-    ("[admin]\nport = 1", "oncekey.toml:2:1: admin.port: no such setting; allowed here: listen, read_token, token"),
+    ("[admin]\nport = 1", "oncekey.toml:2:1: admin.port: no such setting; allowed here: listen, token, read_token"),
     ("[swep]\nevery = \"1s\"", "oncekey.toml:1:2: swep: no such setting; did you mean `sweep`?"),
     ("[[routes]]\npath = \"/\"", "oncekey.toml:1:3: routes: no such setting; did you mean `route`?"),
     (
