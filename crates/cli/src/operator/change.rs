@@ -108,13 +108,11 @@ async fn change_one(
 ) -> Result<(), Failure> {
     let order = work.order(change.operator.clone()).map_err(Failure::failed)?;
     let acted = store.operate(&[id], &order).await.map_err(|error| store_failure(&error))?;
-    match work.left(id, acted.first().copied().unwrap_or(Acted::NotFound)) {
-        Some(why) => Err(Failure::failed(why)),
-        None => {
-            log(work, 1, change);
-            report(work, 1, &[id], console)
-        }
+    if let Some(why) = work.left(id, acted.first().copied().unwrap_or(Acted::NotFound)) {
+        return Err(Failure::failed(why));
     }
+    log(work, 1, change);
+    report(work, 1, &[id], console)
 }
 
 async fn change_all(

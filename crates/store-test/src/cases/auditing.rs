@@ -171,7 +171,7 @@ pub async fn old_lines_are_swept(f: Fixture) {
     for _ in 0..3 {
         f.store.note_sweep(Swept::default(), &samples::operator("old")).await.expect("noted");
     }
-    f.clock.advance(AUDIT_AGE - Duration::from_secs(1));
+    f.clock.advance(AUDIT_AGE.saturating_sub(Duration::from_secs(1)));
     f.store.note_sweep(Swept::default(), &samples::operator("young")).await.expect("noted");
     while f.store.sweep(f.now(), 2).await.expect("swept").more {}
     assert_eq!(trail(&f).await.len(), 4);
