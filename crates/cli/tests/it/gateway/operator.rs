@@ -337,10 +337,10 @@ async fn what_the_api_and_the_command_changed_stands_in_one_trail() {
 async fn the_reading_token_may_look_and_is_read_again() {
     let upstream = CountingUpstream::start().await;
     let directory = oncekey_testkit::scratch_dir().expect("a directory");
-    let (token, look) = (directory.path().join("token"), directory.path().join("look"));
-    std::fs::write(&token, "t0ken\n").expect("written");
+    let (act, look) = (directory.path().join("token"), directory.path().join("look"));
+    std::fs::write(&act, "t0ken\n").expect("written");
     std::fs::write(&look, "l00k\n").expect("written");
-    let settings = format!("[admin]\ntoken = \"file:{}\"\nread_token = \"file:{}\"\n", token.display(), look.display());
+    let settings = format!("[admin]\ntoken = \"file:{}\"\nread_token = \"file:{}\"\n", act.display(), look.display());
     let mut gateway = Gateway::start(&upstream.url(), &settings).await;
     let admin = Client::new(gateway.admin);
     let asked = async |call: Call, token: &str| {
