@@ -40,9 +40,7 @@ use axum::routing::{get, post};
 
 pub use access::{Access, AdminToken, EmptyToken, SameTokens, Tokens};
 pub use maintenance::{SweepView, store_now};
-pub use metrics::{
-    install_metrics, keep_metrics, publish_build, publish_class, publish_declared, publish_reload,
-};
+pub use metrics::{install_metrics, keep_metrics, publish_build, publish_class, publish_declared, publish_reload};
 pub use options::{AdminOptions, Node, Readiness};
 pub use serve::serve;
 

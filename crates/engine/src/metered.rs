@@ -7,8 +7,8 @@ use async_trait::async_trait;
 use metrics::{Counter, Histogram, counter, histogram};
 use oncekey_core::{Namespace, OwnerId, RecordId, Scope, Timestamp, Token};
 use oncekey_store::{
-    Claim, Claimed, Cursor, Filter, Found, Gauges, Outcome, Page, Promise, Purged, Recorded, Resolution, Resolved,
-    Stats, Store, StoreError, Swept,
+    Acted, AuditFilter, AuditPage, Claim, Claimed, Cursor, Filter, Found, Gauges, Operator, Order, Outcome, Page,
+    Promise, Recorded, Stats, Store, StoreError, Swept,
 };
 use tokio::time::Instant;
 
@@ -124,12 +124,16 @@ impl Store for Metered {
         self.timed(&self.untimed, self.inner.list(filter, cursor, limit)).await
     }
 
-    async fn resolve(&self, id: RecordId, resolution: Resolution) -> Result<Resolved, StoreError> {
-        self.timed(&self.untimed, self.inner.resolve(id, resolution)).await
+    async fn operate(&self, ids: &[RecordId], order: &Order) -> Result<Vec<Acted>, StoreError> {
+        self.timed(&self.untimed, self.inner.operate(ids, order)).await
     }
 
-    async fn purge(&self, id: RecordId) -> Result<Purged, StoreError> {
-        self.timed(&self.untimed, self.inner.purge(id)).await
+    async fn note_sweep(&self, swept: Swept, operator: &Operator) -> Result<(), StoreError> {
+        self.timed(&self.untimed, self.inner.note_sweep(swept, operator)).await
+    }
+
+    async fn audit(&self, filter: &AuditFilter, cursor: Option<Cursor>, limit: u32) -> Result<AuditPage, StoreError> {
+        self.timed(&self.untimed, self.inner.audit(filter, cursor, limit)).await
     }
 
     async fn stats(&self) -> Result<Stats, StoreError> {

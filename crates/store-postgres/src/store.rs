@@ -8,8 +8,8 @@ use async_trait::async_trait;
 use oncekey_core::{Event, Namespace, OwnerId, RecordId, Scope, Timestamp, Token};
 use oncekey_store::change::{self, OnClaim, OnOutcome};
 use oncekey_store::{
-    Acted, AuditFilter, AuditPage, Claim, Claimed, Cursor, Filter, Found, Gauges, Operator, Order, Outcome, Page, Promise,
-    Recorded, Stats, Store, StoreError, Swept,
+    Acted, AuditFilter, AuditPage, Claim, Claimed, Cursor, Filter, Found, Gauges, Operator, Order, Outcome, Page,
+    Promise, Recorded, Stats, Store, StoreError, Swept,
 };
 use tokio::sync::OnceCell;
 
@@ -19,7 +19,9 @@ use crate::outcomes::RecordOutcome;
 use crate::reader::Reader;
 use crate::session::{Server, Session};
 use crate::writer::Writer;
-use crate::{PostgresOptions, audit, gauges, listing, lookup, operating, owners, promise, replays, schema, scopes, sweep};
+use crate::{
+    PostgresOptions, audit, gauges, listing, lookup, operating, owners, promise, replays, schema, scopes, sweep,
+};
 
 /// How often a write is made again because the record changed between the write and the look at what was in its way.
 const TRIES: u32 = 5;

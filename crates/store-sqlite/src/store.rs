@@ -8,8 +8,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use oncekey_core::{Namespace, OwnerId, RecordId, Scope, Timestamp, Token};
 use oncekey_store::{
-    Acted, AuditFilter, AuditPage, Claim, Claimed, Clock, Cursor, Filter, Found, Gauges, Operator, Order, Outcome, Page,
-    Promise, Recorded, Stats, Store, StoreError, Swept,
+    Acted, AuditFilter, AuditPage, Claim, Claimed, Clock, Cursor, Filter, Found, Gauges, Operator, Order, Outcome,
+    Page, Promise, Recorded, Stats, Store, StoreError, Swept,
 };
 use parking_lot::Mutex;
 use tokio::sync::OnceCell;
@@ -172,7 +172,7 @@ impl Store for SqliteStore {
     }
 
     async fn gauges(&self) -> Result<Gauges, StoreError> {
-        let (clock, path) = (self.clock.clone(), self.path.clone());
+        let (clock, path) = (self.clock.clone(), self.place.path.clone());
         self.scans.run(move |connection| gauges::read(connection, &path, clock.now())).await
     }
 

@@ -25,6 +25,7 @@ pub use operating::{
     Resolution, Resolved, Subject, TOGETHER,
 };
 pub use store::{
-    Claim, Claimed, Cursor, Filter, Found, Gauges, Listed, Outcome, Page, Promise, Recorded, Replaces, Stats, Store, Swept,
+    Claim, Claimed, Cursor, Filter, Found, Gauges, Listed, Outcome, Page, Promise, Recorded, Replaces, Stats, Store,
+    Swept,
 };
 pub use transaction::{Answering, Begun, Closed, Deferred, Ending, Last, Transaction, TransactionHandle, Transactions};

@@ -6,6 +6,7 @@
 mod table;
 mod trail;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,8 +16,8 @@ use parking_lot::Mutex;
 
 use crate::change::{self, OnClaim, OnOutcome};
 use crate::{
-    Acted, AuditFilter, AuditLine, AuditPage, Change, Claim, Claimed, Clock, Cursor, Filter, Found, Gauges, Listed, Operator,
-    Order, Outcome, Page, Promise, Recorded, Stats, Store, StoreError, Swept, SystemClock, TOGETHER,
+    Acted, AuditFilter, AuditLine, AuditPage, Change, Claim, Claimed, Clock, Cursor, Filter, Found, Gauges, Listed,
+    Operator, Order, Outcome, Page, Promise, Recorded, Stats, Store, StoreError, Swept, SystemClock, TOGETHER,
 };
 use table::{Kept, Table};
 

@@ -6,8 +6,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use oncekey_core::{Namespace, OwnerId, RecordId, Scope, Timestamp, Token};
 use oncekey_store::{
-    Acted, AuditFilter, AuditPage, Claim, Claimed, Cursor, Filter, Found, Gauges, Operator, Order, Outcome, Page, Promise,
-    Recorded, Stats, Store, StoreError, Swept,
+    Acted, AuditFilter, AuditPage, Claim, Claimed, Cursor, Filter, Found, Gauges, Operator, Order, Outcome, Page,
+    Promise, Recorded, Stats, Store, StoreError, Swept,
 };
 
 /// What a broken store does.

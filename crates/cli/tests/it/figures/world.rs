@@ -116,6 +116,7 @@ fn route(path: &str, on_unknown: OnUnknown) -> Route {
         policy: Arc::new(policy),
         own_answers: OwnAnswers::default(),
         probe: None,
+        transactions: None,
     }
 }
 
