@@ -13,6 +13,7 @@ use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
 use crate::answer::Refused;
+use crate::dashboard;
 use crate::options::Admin;
 
 /// The admin token, kept as its SHA-256: that makes all comparisons the same length, and leaves no credential in memory.
@@ -115,14 +116,16 @@ impl Access {
     /// The role in which a request may go on; `None` where it doesn't matter.
     fn check(&self, method: &Method, path: &str, headers: &HeaderMap) -> Result<Option<Role>, Refused> {
         match (self, Area::of(path)) {
-            (_, Area::Health) | (Self::Tokens(_) | Self::HealthOnly, Area::Metrics) => Ok(None),
-            (Self::HealthOnly, Area::Rest) => Err(Refused::new(
+            (_, Area::Health)
+            | (Self::Tokens(_) | Self::HealthOnly, Area::Metrics)
+            | (Self::Tokens(_), Area::Page) => Ok(None),
+            (Self::HealthOnly, Area::Page | Area::Rest) => Err(Refused::new(
                 StatusCode::FORBIDDEN,
                 "Without a token this address serves /healthz, /readyz and /metrics only; set admin.token \
                  (ONCEKEY_ADMIN_TOKEN), or let admin.listen be a loopback address.",
             )),
             (Self::Tokens(tokens), Area::Rest) => check_tokens(tokens, method, headers).map(Some),
-            (Self::Loopback, Area::Metrics | Area::Rest) => check_local(method, headers).map(|()| Some(Role::Local)),
+            (Self::Loopback, Area::Metrics | Area::Page | Area::Rest) => check_local(method, headers).map(|()| Some(Role::Local)),
         }
     }
 }
@@ -132,6 +135,8 @@ enum Area {
     /// Tells nothing, so it may be asked by anyone and under any name: probes often send none.
     Health,
     Metrics,
+    /// The dashboard's files: the same for everyone, and without data.
+    Page,
     Rest,
 }
 
@@ -140,6 +145,7 @@ impl Area {
         match path {
             "/healthz" | "/readyz" => Self::Health,
             "/metrics" => Self::Metrics,
+            path if dashboard::serves(path) => Self::Page,
             _ => Self::Rest,
         }
     }

@@ -68,8 +68,9 @@ pub(crate) fn json<T: Serialize>(value: &T) -> Response {
 pub(crate) async fn no_such_path() -> Refused {
     Refused::new(
         StatusCode::NOT_FOUND,
-        "Served here: /healthz, /readyz, /metrics, /api/records, /api/records/{id}, /api/records/{id}/resolve, \
-         /api/records/resolve, /api/records/purge, /api/audit, /api/sweep, /api/stats, /api/openapi.json.",
+        "Served here: / (the dashboard), /healthz, /readyz, /metrics, /api/records, /api/records/{id}, /api/records/{id}/resolve, \
+         /api/records/resolve, /api/records/purge, /api/audit, /api/sweep, /api/stats, /api/status, \
+         /api/mismatches, /api/openapi.json.",
     )
 }
 
@@ -84,9 +85,9 @@ pub(crate) async fn harden(request: Request, next: Next) -> Response {
     let headers = response.headers_mut();
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    headers.insert(
-        CONTENT_SECURITY_POLICY,
-        HeaderValue::from_static("default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"),
-    );
+    // The dashboard's own files have said what they need.
+    headers.entry(CONTENT_SECURITY_POLICY).or_insert(HeaderValue::from_static(
+        "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
+    ));
     response
 }

@@ -12,14 +12,16 @@
 //! The shapes of records ([`view`]), of an operator's verdict ([`resolution`]) and trail ([`audit`]), and the ways to change
 //! records ([`changes`]) are shared with the command line, so that `--json` and the API say and do the same thing.
 //!
-//! Left to others: the counters' values (the HTTP layer), readiness and the classes in force (the program), and the dashboard
-//! (not in this version).
+//! The dashboard at `/` is a client of the API like any other; it holds no data, so its files are served without a token.
+//!
+//! Left to others: the counters' values (the HTTP layer), readiness and the classes in force (the program).
 
 mod access;
 mod answer;
 pub mod audit;
 mod bulk;
 pub mod changes;
+mod dashboard;
 mod health;
 pub mod history;
 mod listing;
@@ -27,9 +29,11 @@ mod maintenance;
 mod metrics;
 mod openapi;
 mod options;
+mod recent;
 mod records;
 pub mod resolution;
 mod serve;
+mod status;
 pub mod view;
 
 use std::sync::Arc;
@@ -42,6 +46,7 @@ pub use access::{Access, AdminToken, EmptyToken, SameTokens, Tokens};
 pub use maintenance::{SweepView, store_now};
 pub use metrics::{install_metrics, keep_metrics, publish_build, publish_class, publish_declared, publish_reload};
 pub use options::{AdminOptions, Node, Readiness};
+pub use recent::Recent;
 pub use serve::serve;
 
 /// The routes of the admin listener, behind its checks.
@@ -57,11 +62,14 @@ pub fn router(options: AdminOptions) -> Router {
         .route("/api/openapi.json", get(openapi::document))
         .route("/api/sweep", post(maintenance::sweep))
         .route("/api/stats", get(maintenance::stats))
+        .route("/api/status", get(status::status))
+        .route("/api/mismatches", get(status::mismatches))
         .layer(from_fn_with_state(Arc::clone(&admin), options::admit));
     Router::new()
         .route("/healthz", get(health::live))
         .route("/readyz", get(health::ready))
         .route("/metrics", get(metrics::render))
+        .merge(dashboard::routes())
         .merge(api)
         .fallback(answer::no_such_path)
         .method_not_allowed_fallback(answer::no_such_method)

@@ -11,11 +11,14 @@ use http::StatusCode;
 use metrics_exporter_prometheus::PrometheusHandle;
 use oncekey_core::{RecordId, Timestamp};
 use oncekey_store::{Store, StoreError};
+use serde::Serialize;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::timeout;
 
 use crate::access::Access;
 use crate::answer::Refused;
+use crate::recent::Recent;
+use crate::view::Mismatching;
 use crate::view::Classes;
 
 /// API calls at work at once; more wait. Each may hold a body of up to 16 MiB, and none may crowd out guarded traffic.
@@ -37,6 +40,8 @@ pub struct AdminOptions {
     pub classes: watch::Receiver<Classes>,
     /// Who may ask.
     pub access: watch::Receiver<Access>,
+    /// What the counters said lately.
+    pub recent: Arc<Recent>,
     /// What the listener asks of its node.
     pub node: Node,
     /// This program's version.
@@ -44,7 +49,8 @@ pub struct AdminOptions {
 }
 
 /// Whether this node takes traffic (D4).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Readiness {
     /// Not yet.
     Starting,
@@ -62,6 +68,8 @@ pub struct Node {
     pub trusts_clock: Box<dyn Fn() -> bool + Send + Sync>,
     /// Whether it trusts this reading of the store's clock, just made: the node may not have seen yet that the clock has jumped.
     pub believes: Box<dyn Fn(Timestamp) -> bool + Send + Sync>,
+    /// The scopes with most mismatches since the start, at most so many, most first.
+    pub mismatches: Box<dyn Fn(usize) -> Vec<Mismatching> + Send + Sync>,
 }
 
 /// The state behind all handlers.

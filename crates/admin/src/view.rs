@@ -255,6 +255,17 @@ pub struct ListView {
     pub next: Option<String>,
 }
 
+/// A scope, and how often it sent a key with another request (F8).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Mismatching {
+    /// The scope's value.
+    pub scope: String,
+    /// Its mismatches since the node's start: this many, or fewer by up to `over`.
+    pub count: u64,
+    /// How many of them may be another scope's.
+    pub over: u64,
+}
+
 /// The classes in force (G1).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Classes {

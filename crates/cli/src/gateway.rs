@@ -11,11 +11,11 @@ use std::time::Duration;
 
 use http::Response;
 use oncekey_admin::{
-    Access, AdminOptions, Node, Readiness, Tokens, install_metrics, keep_metrics, publish_build, publish_reload, router,
+    Access, AdminOptions, Node, Readiness, Recent, Tokens, install_metrics, keep_metrics, publish_build, publish_reload, router,
 };
 use oncekey_engine::{Engine, Settings, fault};
 use oncekey_store::{Clock, Store, SystemClock};
-use oncekey_tower::ResponseBody;
+use oncekey_tower::{Mismatches, Mismatching, ResponseBody};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -94,13 +94,18 @@ pub(crate) async fn run(
     let background = TaskTracker::new();
     let stop = CancellationToken::new();
     background.spawn(stop.clone().run_until_cancelled_owned(keep_metrics(metrics.clone())));
+    let recent = Recent::new(Arc::clone(&clock));
+    let sampling = Arc::clone(&recent).keep(metrics.clone(), ready.clone(), promises.watch());
+    background.spawn(stop.clone().run_until_cancelled_owned(sampling));
+    let mismatches = Mismatches::default();
     let admin = AdminOptions {
+        recent,
         access: access.subscribe(),
         store_timeout: config.store.timeout,
         metrics,
         readiness: ready,
         classes: promises.watch(),
-        node: node(&engine),
+        node: node(&engine, mismatches.clone()),
         version: VERSION.to_owned(),
         store: engine.store(),
     };
@@ -113,7 +118,7 @@ pub(crate) async fn run(
     let drain = Drain::new();
     // What is left of the bound when the replay cache and the outcomes that wait to be recorded have their parts.
     let budget = config.limits.buffered / CACHE_PART * (CACHE_PART - 2);
-    let assembly = Assembly::new(engine.clone(), config, budget, clock, drain.clone());
+    let assembly = Assembly::new(engine.clone(), config, budget, clock, drain.clone(), mismatches);
     let current = Current::new(assembly.serving(config, tokens.as_ref(), &tls)?);
     announce(config, &listeners.front, &*store);
     front::serve((listeners.front, tls.listener.clone()), current.clone(), &config.front, &drain);
@@ -186,12 +191,18 @@ fn access(tokens: Tokens, loopback: bool) -> Result<Access, Failure> {
     Access::new(tokens, loopback).map_err(refused)
 }
 
-fn node(engine: &Engine<Response<ResponseBody>>) -> Node {
+fn node(engine: &Engine<Response<ResponseBody>>, mismatches: Mismatches) -> Node {
     let (forgetful, trusting, believing) = (engine.clone(), engine.clone(), engine.clone());
+    let seen = |found: Mismatching| oncekey_admin::view::Mismatching {
+        scope: found.scope.value().to_owned(),
+        count: found.mismatches,
+        over: found.at_most_too_many,
+    };
     Node {
         changed: Box::new(move |id| forgetful.forget(id)),
         trusts_clock: Box::new(move || trusting.trusts_clock()),
         believes: Box::new(move |now| believing.believes(now)),
+        mismatches: Box::new(move |limit| mismatches.most(limit).into_iter().map(seen).collect()),
     }
 }
 

@@ -25,6 +25,7 @@ use crate::execute::Inner;
 use crate::grpc;
 use crate::intake::{self, Bounds};
 use crate::keyed::{Looked, SentKey, look};
+use crate::mismatches::Mismatches;
 use crate::own_answers::problem_response;
 use crate::passing;
 use crate::reading;
@@ -45,23 +46,35 @@ struct Shared {
     /// By the route's number.
     counts: Vec<RouteCounts>,
     unguarded: RouteCounts,
+    mismatches: Mismatches,
     budget: Budget,
 }
 
 impl IdempotencyLayer {
     /// A layer over a running engine. Counters are registered here, so a metrics recorder should be installed before.
     pub fn new(engine: Engine<Response<ResponseBody>>, namespace: Namespace, routes: Routes, budget: Budget) -> Self {
+        Self::noting(engine, namespace, routes, budget, Mismatches::default())
+    }
+
+    /// The same, and it notes there whose requests are mismatches.
+    pub fn noting(
+        engine: Engine<Response<ResponseBody>>,
+        namespace: Namespace,
+        routes: Routes,
+        budget: Budget,
+        mismatches: Mismatches,
+    ) -> Self {
         let counts = routes.iter().map(|route| RouteCounts::of_route(&route.policy.route)).collect();
         let unguarded = RouteCounts::unguarded();
-        Self { shared: Arc::new(Shared { engine, namespace, routes, counts, unguarded, budget }) }
+        Self { shared: Arc::new(Shared { engine, namespace, routes, counts, unguarded, mismatches, budget }) }
     }
 
     /// A layer with other routes on the same engine and budget. What this one has wrapped keeps its routes, so that a request
     /// is judged by one set of them from beginning to end; operations in flight are shared.
     #[must_use]
     pub fn with_routes(&self, routes: Routes) -> Self {
-        let Shared { engine, namespace, budget, .. } = &*self.shared;
-        Self::new(engine.clone(), namespace.clone(), routes, budget.clone())
+        let Shared { engine, namespace, budget, mismatches, .. } = &*self.shared;
+        Self::noting(engine.clone(), namespace.clone(), routes, budget.clone(), mismatches.clone())
     }
 }
 
@@ -225,7 +238,7 @@ impl Guarded {
         };
         count.outcome = Counted::InProgress;
         let announced = trailers::are_announced_to(&request.head);
-        let id = identity.id();
+        let (id, scope) = (identity.id(), identity.scope.clone());
         let ended = self
             .shared
             .engine
@@ -233,6 +246,9 @@ impl Guarded {
             .await;
         let (outcome, mut answer) = self.deliver(ended, &sent, id);
         count.outcome = outcome;
+        if outcome == Counted::Mismatch {
+            self.shared.mismatches.note(&scope);
+        }
         if announced {
             trailers::announce(&mut answer);
         }

@@ -24,6 +24,7 @@ fn faulty(world: &World) -> (Arc<FaultyStore>, Router) {
         changed: Box::new(move |id| changed.lock().push(id)),
         trusts_clock: Box::new(|| true),
         believes: Box::new(|_| true),
+        mismatches: Box::new(|_| Vec::new()),
     };
     let router = router(options(Arc::clone(&store) as Arc<_>, Access::Loopback, node).1);
     (store, router)

@@ -11,15 +11,15 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header};
 use http_body_util::BodyExt;
 use metrics_exporter_prometheus::PrometheusBuilder;
-use oncekey_admin::view::Classes;
-use oncekey_admin::{Access, AdminOptions, Node, Readiness, router};
+use oncekey_admin::view::{Classes, Mismatching};
+use oncekey_admin::{Access, AdminOptions, Recent, Node, Readiness, router};
 use oncekey_core::record::{Lifetimes, Origin};
 use oncekey_core::response::RecordedBody;
 use oncekey_core::{
     Event, Fingerprint, Identity, Key, OwnerId, PromiseClass, Recipe, RecordId, RecordedResponse, Scope, Timestamp,
     Token,
 };
-use oncekey_store::{Claim, Claimed, ManualClock, MemoryStore, Outcome, Store};
+use oncekey_store::{Claim, Claimed, ManualClock, MemoryStore, Outcome, Store, SystemClock};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use tower::ServiceExt;
@@ -62,6 +62,10 @@ fn node(changed: Arc<Mutex<Vec<RecordId>>>, trusts_clock: Arc<AtomicBool>) -> No
             Box::new(move |_| trusts_clock.load(Ordering::Relaxed))
         },
         trusts_clock: Box::new(move || trusts_clock.load(Ordering::Relaxed)),
+        mismatches: Box::new(|limit| {
+            let found = Mismatching { scope: "acc-1".to_owned(), count: 3, over: 1 };
+            std::iter::repeat_n(found, limit.min(1)).collect()
+        }),
     }
 }
 
@@ -79,6 +83,7 @@ pub(crate) fn options(store: Arc<dyn Store>, access: Access, node: Node) -> (wat
         readiness: ready,
         classes,
         access: watch::channel(access).1,
+        recent: Recent::new(Arc::new(SystemClock)),
         node,
         version: "1.2.3".to_owned(),
     };

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use http::Response;
 use oncekey_engine::Engine;
 use oncekey_store::Clock;
-use oncekey_tower::{Budget, Idempotency, IdempotencyLayer, ResponseBody, Route, Routes};
+use oncekey_tower::{Budget, Idempotency, IdempotencyLayer, Mismatches, ResponseBody, Route, Routes};
 use tower::Layer;
 
 use crate::config::{Config, GuardedRoute};
@@ -37,9 +37,10 @@ impl Assembly {
         budget: u64,
         clock: Arc<dyn Clock>,
         drain: Drain,
+        mismatches: Mismatches,
     ) -> Self {
         let namespace = config.store.namespace.clone();
-        let layer = IdempotencyLayer::new(engine, namespace, Routes::default(), Budget::new(budget));
+        let layer = IdempotencyLayer::noting(engine, namespace, Routes::default(), Budget::new(budget), mismatches);
         Self { layer, clock, drain }
     }
 
