@@ -92,7 +92,10 @@ mod tests {
         let heaviest = &most[0];
         assert_eq!(heaviest.scope, scope(7));
         let truth = 1001;
-        assert!(heaviest.mismatches >= truth && heaviest.mismatches - heaviest.at_most_too_many <= truth, "{heaviest:?}");
+        assert!(
+            heaviest.mismatches >= truth && heaviest.mismatches - heaviest.at_most_too_many <= truth,
+            "{heaviest:?}"
+        );
     }
 
     #[test]

@@ -18,7 +18,7 @@ struct Component {
     check: &'static [&'static str],
 }
 
-const COMPONENTS: [Component; 11] = [
+const COMPONENTS: [Component; 12] = [
     // What the demo prints is run as it is printed.
     Component { package: "curl", check: &["curl", "--version"] },
     // h2load, a client of HTTP/2.
@@ -35,6 +35,8 @@ const COMPONENTS: [Component; 11] = [
     Component { package: "faketime", check: &["faketime", "--version"] },
     // promtool, which checks `/metrics`, the rules and their tests. The server that comes with it is not used.
     Component { package: "prometheus", check: &["promtool", "--version"] },
+    // The browser that the dashboard is used in.
+    Component { package: "chromium", check: &["/usr/bin/chromium", "--version"] },
     // PostgreSQL refuses to run as root. And a disk that is full is mounted (`unshare`).
     Component { package: "util-linux", check: &["setpriv", "--version"] },
 ];

@@ -12,6 +12,8 @@ const ID: &str = "00000000-0000-8000-8000-000000000000";
 enum Kind {
     Health,
     Metrics,
+    /// The dashboard's files, which hold no data.
+    Page,
     Read,
     Change,
 }
@@ -22,7 +24,11 @@ fn routes() -> Vec<(Method, String, Kind)> {
         (Method::GET, "/readyz".to_owned(), Kind::Health),
         (Method::GET, "/readyz?store".to_owned(), Kind::Health),
         (Method::GET, "/metrics".to_owned(), Kind::Metrics),
-        (Method::GET, "/".to_owned(), Kind::Read),
+        (Method::GET, "/".to_owned(), Kind::Page),
+        (Method::GET, "/dashboard/main.js".to_owned(), Kind::Page),
+        (Method::GET, "/dashboard/nothing.js".to_owned(), Kind::Read),
+        (Method::GET, "/api/status".to_owned(), Kind::Read),
+        (Method::GET, "/api/mismatches".to_owned(), Kind::Read),
         (Method::GET, "/nowhere".to_owned(), Kind::Read),
         (Method::GET, "/api/records".to_owned(), Kind::Read),
         (Method::HEAD, "/api/records".to_owned(), Kind::Read),
@@ -106,7 +112,7 @@ async fn a_loopback_listener_without_a_token_is_open_to_local_programs_and_close
         for (method, path, kind) in routes() {
             let expected = match kind {
                 Kind::Health => None,
-                Kind::Metrics | Kind::Read => read,
+                Kind::Metrics | Kind::Page | Kind::Read => read,
                 Kind::Change => change,
             };
             assert_eq!(refusal(&world, &method, &path, &headers).await, expected, "{method} {path} {headers:?}");
@@ -135,7 +141,7 @@ async fn a_token_is_asked_of_everyone_for_everything_but_health_and_metrics() {
     ];
     for (headers, lets_in) in cases {
         for (method, path, kind) in routes() {
-            let open = lets_in || matches!(kind, Kind::Health | Kind::Metrics);
+            let open = lets_in || matches!(kind, Kind::Health | Kind::Metrics | Kind::Page);
             let expected = if open { None } else { Some(401) };
             assert_eq!(refusal(&world, &method, &path, &headers).await, expected, "{method} {path} {headers:?}");
         }

@@ -64,12 +64,12 @@ fn the_installed_recorder_shows_what_is_counted_and_what_it_means() {
 #[tokio::test]
 async fn what_is_not_served_says_what_is() {
     let world = world().await;
-    for path in ["/", "/api", "/api/records/", "/api/records/resolve/x", "/healthz/"] {
+    for path in ["/index.html", "/api", "/api/records/", "/api/records/resolve/x", "/healthz/"] {
         let answer = world.get(path).await;
         assert_eq!(answer.status, 404, "{path}");
         answer.detail();
     }
-    assert!(world.get("/").await.detail().contains("/api/records"));
+    assert!(world.get("/nothing").await.detail().contains("/api/records"));
 }
 
 #[tokio::test]
@@ -86,4 +86,35 @@ async fn a_wrong_method_says_which_are_right() {
         assert_eq!(answer.headers["allow"], allowed, "{path}");
         answer.detail();
     }
+}
+
+/// What a page may do is said with it; nothing that clients sent is in it.
+#[tokio::test]
+async fn the_dashboard_runs_its_own_scripts_alone() {
+    let world = world().await;
+    let page = world.get("/").await;
+    assert_eq!((page.status, &page.headers["content-type"]), (200, &"text/html; charset=utf-8".parse().unwrap()));
+    let policy = page.headers["content-security-policy"].to_str().unwrap();
+    assert!(policy.starts_with("default-src 'none'; script-src 'self';") && !policy.contains("unsafe"), "{policy}");
+    let text = String::from_utf8(page.body.to_vec()).unwrap();
+    let named = text.split('"').filter(|part| part.starts_with("/dashboard/"));
+    let mut files = 0;
+    for path in named {
+        assert_eq!(world.get(path).await.status, 200, "{path}");
+        files += 1;
+    }
+    assert_eq!(files, 2, "a style sheet and the script that names the others");
+    let inline = |word: &&str| word.starts_with("style=") || word.starts_with("on") && word.contains('=');
+    assert_eq!(text.split_whitespace().find(inline), None);
+}
+
+#[tokio::test]
+async fn the_status_says_where_each_part_stands_without_the_store() {
+    let world = world().await;
+    let status = world.get("/api/status").await.json();
+    assert_eq!(status["node"]["state"], "ready");
+    assert_eq!(status["class"]["state"], "best_effort", "the lowest in force");
+    assert_eq!(status["upstream"]["state"], "unseen");
+    let scopes = world.get("/api/mismatches").await.json();
+    assert_eq!(scopes, serde_json::json!({"scopes":[{"scope":"acc-1","count":3,"over":1}]}));
 }

@@ -9,6 +9,7 @@ mod clients;
 mod combined;
 mod connections;
 mod counters;
+mod dashboard;
 mod demo;
 mod floods;
 mod framing;
