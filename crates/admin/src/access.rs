@@ -116,16 +116,18 @@ impl Access {
     /// The role in which a request may go on; `None` where it doesn't matter.
     fn check(&self, method: &Method, path: &str, headers: &HeaderMap) -> Result<Option<Role>, Refused> {
         match (self, Area::of(path)) {
-            (_, Area::Health)
-            | (Self::Tokens(_) | Self::HealthOnly, Area::Metrics)
-            | (Self::Tokens(_), Area::Page) => Ok(None),
+            (_, Area::Health) | (Self::Tokens(_) | Self::HealthOnly, Area::Metrics) | (Self::Tokens(_), Area::Page) => {
+                Ok(None)
+            }
             (Self::HealthOnly, Area::Page | Area::Rest) => Err(Refused::new(
                 StatusCode::FORBIDDEN,
                 "Without a token this address serves /healthz, /readyz and /metrics only; set admin.token \
                  (ONCEKEY_ADMIN_TOKEN), or let admin.listen be a loopback address.",
             )),
             (Self::Tokens(tokens), Area::Rest) => check_tokens(tokens, method, headers).map(Some),
-            (Self::Loopback, Area::Metrics | Area::Page | Area::Rest) => check_local(method, headers).map(|()| Some(Role::Local)),
+            (Self::Loopback, Area::Metrics | Area::Page | Area::Rest) => {
+                check_local(method, headers).map(|()| Some(Role::Local))
+            }
         }
     }
 }

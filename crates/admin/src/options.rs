@@ -18,8 +18,8 @@ use tokio::time::timeout;
 use crate::access::Access;
 use crate::answer::Refused;
 use crate::recent::Recent;
-use crate::view::Mismatching;
 use crate::view::Classes;
+use crate::view::Mismatching;
 
 /// API calls at work at once; more wait. Each may hold a body of up to 16 MiB, and none may crowd out guarded traffic.
 const CALLS_AT_ONCE: usize = 16;

@@ -8,8 +8,8 @@ use axum::response::Response;
 use serde::Serialize;
 
 use crate::answer::json;
-use crate::recent::{Condition, Sample, Since};
 use crate::options::{Admin, Readiness};
+use crate::recent::{Condition, Sample, Since};
 use crate::view::Mismatching;
 
 #[derive(Serialize)]

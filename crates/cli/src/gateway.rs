@@ -11,7 +11,8 @@ use std::time::Duration;
 
 use http::Response;
 use oncekey_admin::{
-    Access, AdminOptions, Node, Readiness, Recent, Tokens, install_metrics, keep_metrics, publish_build, publish_reload, router,
+    Access, AdminOptions, Node, Readiness, Recent, Tokens, install_metrics, keep_metrics, publish_build,
+    publish_reload, router,
 };
 use oncekey_engine::{Engine, Settings, fault};
 use oncekey_store::{Clock, Store, SystemClock};

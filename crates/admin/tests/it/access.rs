@@ -194,7 +194,7 @@ async fn the_reading_token_looks_and_the_acting_one_changes() {
     ] {
         for (method, path, kind) in routes() {
             let expected = match kind {
-                Kind::Health | Kind::Metrics => None,
+                Kind::Health | Kind::Metrics | Kind::Page => None,
                 Kind::Read => read,
                 Kind::Change => change,
             };

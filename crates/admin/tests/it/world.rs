@@ -12,7 +12,7 @@ use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header};
 use http_body_util::BodyExt;
 use metrics_exporter_prometheus::PrometheusBuilder;
 use oncekey_admin::view::{Classes, Mismatching};
-use oncekey_admin::{Access, AdminOptions, Recent, Node, Readiness, router};
+use oncekey_admin::{Access, AdminOptions, Node, Readiness, Recent, router};
 use oncekey_core::record::{Lifetimes, Origin};
 use oncekey_core::response::RecordedBody;
 use oncekey_core::{
