@@ -133,10 +133,7 @@ impl Recent {
         let at = seconds(&*self.clock);
         let mut kept = self.kept.lock();
         kept.node.turn(node, at);
-        match &mut kept.class {
-            Some(known) => known.turn(class.name(), at),
-            none => *none = Some(Since { state: class.name(), since: at }),
-        }
+        kept.class.get_or_insert(Since { state: class.name(), since: at }).turn(class.name(), at);
     }
 
     pub(crate) fn kept(&self) -> Kept {

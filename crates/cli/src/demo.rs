@@ -93,7 +93,7 @@ impl Addresses {
             r#"oncekey demo
   gateway         http://{front}
   orders API      http://{api}   (behind it; knows nothing of idempotency)
-  admin listener  http://{admin}   (/metrics, /api/records, /api/stats)
+  dashboard       http://{admin}
   store           ./oncekey-demo.db
 
 Send an order, twice; it is created once:

@@ -101,7 +101,9 @@ mod tests {
     #[test]
     fn few_are_counted_exactly() {
         let mismatches = Mismatches::default();
-        [1, 2, 2, 3, 3, 3].into_iter().for_each(|number| mismatches.note(&scope(number)));
+        for number in [1, 2, 2, 3, 3, 3] {
+            mismatches.note(&scope(number));
+        }
         let counted: Vec<_> = mismatches.most(2).into_iter().map(|found| (found.scope, found.mismatches)).collect();
         assert_eq!(counted, [(scope(3), 3), (scope(2), 2)]);
     }

@@ -2,7 +2,7 @@
 
 import { get } from "/dashboard/api.js";
 import { draw, short } from "/dashboard/chart.js";
-import { make, visible } from "/dashboard/text.js";
+import { age, make, visible } from "/dashboard/text.js";
 
 const find = (id) => document.getElementById(id);
 
@@ -30,9 +30,9 @@ export function showLive({ samples, started }) {
     ["execution", mean("execution")],
     ["waiting duplicates", mean("wait")],
   ]);
-  const minutes = samples.length > 1 ? Math.round((samples.at(-1).at - samples[0].at) / 60) : 0;
+  const seconds = samples.length ? samples.at(-1).at - samples[0].at : 0;
   find("live-note").textContent =
-    `This node alone. Charts: the last ${minutes || "few seconds of a"} minute${minutes === 1 ? "" : "s"}; figures: since its start, ${new Date(started * 1000).toLocaleString()}.`;
+    `This node alone. Charts: its last ${age(seconds)}; figures: since its start, ${new Date(started * 1000).toLocaleString()}.`;
   if (samples.length) showFigures(samples.at(-1));
 }
 

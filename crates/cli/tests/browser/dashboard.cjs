@@ -48,7 +48,6 @@ async function sees_what_waits(page) {
   await page.locator("#status-class .good", { hasText: "at most once" }).waitFor();
   await page.locator("#figures", { hasText: "Repeats" }).waitFor();
   await page.locator("#scopes li", { hasText: "acc-mismatch 1" }).waitFor();
-  await page.screenshot({ path: `${screenshots}/dashboard.png` });
 }
 
 /** By keyboard alone: opens an unknown record, says how it ended, and sees what its retry will get before that. */
@@ -117,6 +116,9 @@ async function search(page, scope) {
 }
 
 async function fits_a_phone(page) {
+  await page.goto(address);
+  await page.locator("#chart-rates polyline").first().waitFor({ state: "attached" });
+  await page.screenshot({ path: `${screenshots}/dashboard.png`, fullPage: true });
   await page.setViewportSize({ width: 390, height: 844 });
   await page.emulateMedia({ colorScheme: "dark" });
   const wide = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
