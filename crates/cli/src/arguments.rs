@@ -95,6 +95,13 @@ pub(crate) enum Command {
     },
 }
 
+impl Command {
+    /// Whether it answers requests.
+    pub(crate) const fn serves(&self) -> bool {
+        matches!(self, Self::Serve(_) | Self::Demo)
+    }
+}
+
 /// What `serve` takes. The texts are judged together with the file and the environment.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ServeArguments {

@@ -2,25 +2,40 @@
 
 use std::io::{IsTerminal as _, stderr};
 
-use tracing_subscriber::EnvFilter;
-use tracing_subscriber::filter::LevelFilter;
+use tracing::{Level, Metadata, Subscriber};
+use tracing_subscriber::filter::{FilterExt as _, LevelFilter, filter_fn};
+use tracing_subscriber::layer::{Filter, SubscriberExt as _};
+use tracing_subscriber::util::SubscriberInitExt as _;
+use tracing_subscriber::{EnvFilter, Layer as _};
 
 use crate::arguments::{LogFormat, LogLevel, LoggingArguments};
 use crate::exit::Failure;
 use crate::settings::Environment;
+use crate::traces::{self, Traces};
 
 /// Starts logging, once per process. `--log-level` beats `RUST_LOG` beats `info`; a `RUST_LOG` that can't be read is
-/// wrong usage, since what it was meant to show would be missed.
-pub(crate) fn start(arguments: LoggingArguments, environment: &Environment) -> Result<(), Failure> {
+/// wrong usage, since what it was meant to show would be missed. Spans are no part of the logs; where they go, `traces` says.
+pub(crate) fn start(arguments: LoggingArguments, environment: &Environment, traces: &Traces) -> Result<(), Failure> {
     let filter = filter(arguments.log_level, environment).map_err(Failure::usage)?;
     let terminal = stderr().is_terminal();
-    let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(stderr).with_ansi(terminal);
+    let logs = tracing_subscriber::fmt::layer().with_writer(stderr).with_ansi(terminal);
     let text = match arguments.log_format {
         Some(format) => format == LogFormat::Text,
         None => terminal,
     };
-    let started = if text { logs.try_init() } else { logs.json().flatten_event(true).try_init() };
-    started.map_err(|error| Failure::failed(format_args!("logging can't start: {error}")))
+    let logs = if text { logs.boxed() } else { logs.json().flatten_event(true).boxed() };
+    let started = tracing_subscriber::registry().with(logs.with_filter(fit_for_logs(filter))).with(traces.layer());
+    started.try_init().map_err(|error| Failure::failed(format_args!("logging can't start: {error}")))
+}
+
+/// What may be logged of that. What other libraries say at `debug` and `trace` holds what they work on: field lines, the parameters of
+/// statements, and with them keys, scopes and bodies, which no line at any level may hold (P2).
+fn fit_for_logs<S: Subscriber>(filter: EnvFilter) -> impl Filter<S> {
+    let most = filter.max_level_hint();
+    let fit = filter_fn(|said: &Metadata<'_>| {
+        !traces::is_span(said) && (said.target().starts_with("oncekey") || *said.level() <= Level::INFO)
+    });
+    filter.and(if let Some(most) = most { fit.with_max_level_hint(most) } else { fit })
 }
 
 fn filter(level: Option<LogLevel>, environment: &Environment) -> Result<EnvFilter, String> {

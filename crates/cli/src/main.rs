@@ -1,4 +1,4 @@
-//! The program `oncekey`: reads the command line, starts logging, runs the command, ends with its exit code.
+//! The program `oncekey`: reads the command line, starts logging and traces, runs the command, ends with its exit code.
 
 mod arguments;
 mod check_config;
@@ -23,6 +23,7 @@ mod scopes;
 mod scripted;
 mod settings;
 mod tls;
+mod traces;
 mod upstream;
 
 use std::process::ExitCode;
@@ -35,6 +36,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 use arguments::Arguments;
 use exit::{Exit, Failure};
 use settings::Environment;
+use traces::Traces;
 
 /// How long a blocking read that nobody waits for any more may hold up the end.
 const LAST_READS: Duration = Duration::from_secs(1);
@@ -63,12 +65,18 @@ fn told(error: &clap::Error) -> Exit {
 
 fn run(arguments: Arguments) -> Result<(), Failure> {
     let environment = Environment::of_process();
-    logging::start(arguments.logging, &environment)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
         .map_err(|error| Failure::failed(format_args!("no threads to run on: {error}")))?;
+    let traces = if arguments.command.serves() {
+        Traces::start(&environment, runtime.handle()).map_err(Failure::usage)?
+    } else {
+        Traces::off()
+    };
+    logging::start(arguments.logging, &environment, &traces)?;
     let ended = runtime.block_on(commands::run(arguments, environment));
+    traces.end();
     // What has to be done is done: a file that can't be read to its end doesn't hold up the process.
     runtime.shutdown_timeout(LAST_READS);
     ended

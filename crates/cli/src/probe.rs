@@ -18,14 +18,12 @@ use oncekey_core::policy::Policy;
 use oncekey_core::response::{RecordedBody, RecordedResponse, strip_own};
 use oncekey_engine::{Probe, Probed};
 use reqwest::{Client, Response, redirect, retry};
-use rustls::ClientConfig;
-use rustls::crypto::aws_lc_rs;
-use rustls_platform_verifier::BuilderVerifierExt as _;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use crate::config::{GuardedRoute, ProbeConfig};
 use crate::settings::ProbeUrl;
+use crate::tls;
 
 /// How long one question may take, to the last byte of its answer. Whoever asks waits for it.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -60,15 +58,7 @@ pub(crate) fn of_route(guarded: &GuardedRoute) -> Result<Option<Probe>, String> 
 
 fn client(url: &ProbeUrl, connect_timeout: Duration) -> Result<Client, String> {
     let failed = |error: &dyn std::error::Error| format!("probe_url: no client for {url} can be set up: {error}");
-    let tls = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
-        .with_safe_default_protocol_versions()
-        .map_err(|error| failed(&error))?;
-    // The system's roots are read only where they are used: a container may have none.
-    let tls = if url.is_secure() {
-        tls.with_platform_verifier().map_err(|error| failed(&error))?.with_no_client_auth()
-    } else {
-        tls.with_root_certificates(rustls::RootCertStore::empty()).with_no_client_auth()
-    };
+    let tls = tls::client_config(url.is_secure()).map_err(|error| failed(&error))?;
     Client::builder()
         .tls_backend_preconfigured(tls)
         .http1_only()

@@ -19,6 +19,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
+use rustls::{ClientConfig, RootCertStore};
+use rustls_platform_verifier::BuilderVerifierExt as _;
 
 pub(crate) use identity::{Unreadable, identity};
 pub(crate) use listener::ListenerTls;
@@ -28,6 +30,14 @@ pub(crate) use upstream::{UpstreamTls, why};
 /// The one provider of the program's cryptography.
 fn provider() -> Arc<CryptoProvider> {
     Arc::new(aws_lc_rs::default_provider())
+}
+
+/// What the program's own requests (probes, spans) run on, which trust what the system trusts. The system's roots are read only for
+/// those that are `secure`: a container may have none.
+pub(crate) fn client_config(secure: bool) -> Result<ClientConfig, rustls::Error> {
+    let tls = ClientConfig::builder_with_provider(provider()).with_safe_default_protocol_versions()?;
+    let tls = if secure { tls.with_platform_verifier()? } else { tls.with_root_certificates(RootCertStore::empty()) };
+    Ok(tls.with_no_client_auth())
 }
 
 /// What both sides of the gateway run on; without a part where that side is plain.

@@ -38,6 +38,7 @@ use crate::config::UpstreamHttp;
 use crate::drain::Drain;
 use crate::fields::Protected;
 use crate::tls::UpstreamTls;
+use crate::traces;
 
 /// Where the upstream is, and how its connections are kept.
 #[derive(Clone, Debug)]
@@ -148,7 +149,8 @@ impl tower::Service<Request<RequestBody>> for Upstream {
 
 impl Shared {
     async fn exchange(&self, request: Request<RequestBody>) -> Result<Response<UpstreamBody>, UpstreamError> {
-        let Outgoing { request, attempt, upgrade } = outgoing::prepare(request, &self.protected, &self.host);
+        let Outgoing { mut request, attempt, upgrade } = outgoing::prepare(request, &self.protected, &self.host);
+        traces::inject(request.headers_mut());
         // A connection that changes its protocol is one of HTTP/1.1.
         let offer = if upgrade.is_some() { self.lines.offer_for_upgrades() } else { Ok(self.lines.offer) };
         let offer = offer.map_err(UpstreamError::NotSent)?;
@@ -157,6 +159,9 @@ impl Shared {
             let mut answered = sent.await?;
             // No part of a record: the first answer has the usual one, as its replays do (R1).
             answered.extensions_mut().remove::<ReasonPhrase>();
+            if let Some(execution) = traces::execution() {
+                answered.extensions_mut().insert(execution);
+            }
             answered
         } else {
             let timed = tokio::time::timeout(self.head_timeout, sent).await;

@@ -35,6 +35,7 @@ pub mod record;
 mod scope;
 mod timestamp;
 mod token;
+mod trace_context;
 mod transition;
 
 pub use class::PromiseClass;
@@ -47,4 +48,5 @@ pub use response::RecordedResponse;
 pub use scope::{Scope, ScopeError, ScopeSource, ScopeSourceError};
 pub use timestamp::Timestamp;
 pub use token::{OwnerId, Token};
+pub use trace_context::{InvalidTraceContext, TraceContext};
 pub use transition::{Event, Refusal, transition};

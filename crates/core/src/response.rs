@@ -10,6 +10,7 @@ use http::header::{
 };
 use http::{HeaderMap, HeaderName, StatusCode};
 
+use crate::TraceContext;
 use crate::policy::{OUTCOME, Recording};
 
 pub use head::DecodeError;
@@ -25,6 +26,8 @@ pub struct RecordedResponse {
     pub body: RecordedBody,
     /// The lines that came after the body (R6), in their order.
     pub trailers: HeaderMap,
+    /// The span of the execution that was answered so, where it was traced. No part of what clients get.
+    pub trace: Option<TraceContext>,
 }
 
 /// The body of a recorded response.
@@ -55,7 +58,7 @@ impl RecordedResponse {
             let dropped = recording.drop_headers.contains(name) || (*name == SET_COOKIE && !recording.store_set_cookie);
             !is_never_recorded(name) && !dropped
         });
-        Self { status, headers, body, trailers: HeaderMap::new() }
+        Self { status, headers, body, trailers: HeaderMap::new(), trace: None }
     }
 
     /// The same with what is recorded of its trailers (R3, R6). They are the upstream's, with or without what
@@ -70,8 +73,8 @@ impl RecordedResponse {
     /// The same without its body and what came after it: all that is kept of an answer that is too large to keep (R5).
     #[must_use]
     pub fn without_body(&self) -> Self {
-        let headers = self.headers.clone();
-        Self { status: self.status, headers, body: RecordedBody::NotStored, trailers: HeaderMap::new() }
+        let (headers, trailers) = (self.headers.clone(), HeaderMap::new());
+        Self { status: self.status, headers, body: RecordedBody::NotStored, trailers, trace: self.trace }
     }
 }
 

@@ -7,11 +7,12 @@ use oncekey_core::{Fingerprint, RecordId, Timestamp};
 use oncekey_store::{Clock, Store, StoreError};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until, timeout_at};
+use tracing::{Instrument as _, Span};
 
 use crate::flight::{Boarded, Flight, Leading, Phase};
 use crate::lead::Lead;
 use crate::node::Node;
-use crate::{Call, Ended, Settings, fault};
+use crate::{Call, Ended, Settings, fault, spans};
 
 /// Executes calls once. Clones share everything. `A` is what the caller gets who asked first.
 pub struct Engine<A> {
@@ -53,7 +54,7 @@ impl<A: Send + 'static> Engine<A> {
             }
             match self.node.flights.board(id, &call.fingerprint) {
                 Boarded::Leader(leading) => return self.lead(leading, call, arrived).await,
-                Boarded::Follower(flight) => match self.follow(&flight, call, until).await {
+                Boarded::Follower(flight) => match self.wait_behind(&flight, call, until).await {
                     Followed::Ended(ended) => return ended,
                     Followed::Again(back) => call = *back,
                 },
@@ -113,7 +114,7 @@ impl<A: Send + 'static> Engine<A> {
         let flight = Arc::clone(&leading.flight);
         let settles = call.policy.settles(0) || call.transactions.is_some();
         let (reply, mut answer) = oneshot::channel();
-        let lead = Lead::new(Arc::clone(&self.node), leading, call, arrived).run(reply);
+        let lead = Lead::new(Arc::clone(&self.node), leading, call, arrived, Span::current()).run(reply);
         if fault::broken("tie_to_client") {
             lead.await;
         } else {
@@ -129,6 +130,21 @@ impl<A: Send + 'static> Engine<A> {
         };
         // Without an answer, the leader panicked; its claim is being written off.
         ended.unwrap_or(Ended::Unknown { settles })
+    }
+
+    async fn wait_behind(&self, flight: &Arc<Flight<A>>, call: Call<A>, until: Instant) -> Followed<A> {
+        let span = spans::wait(&Span::current(), call.identity.id());
+        let followed = self.follow(flight, call, until).instrument(span.clone()).await;
+        let outcome = match &followed {
+            Followed::Again(_) => "again",
+            Followed::Ended(Ended::Replayed { .. }) => "answered",
+            Followed::Ended(Ended::Executed { .. }) => "inherited",
+            Followed::Ended(Ended::InProgress) => "in_progress",
+            Followed::Ended(Ended::Mismatch) => "mismatch",
+            Followed::Ended(_) => "unanswered",
+        };
+        spans::ended(&span, outcome, false);
+        followed
     }
 
     async fn follow(&self, flight: &Arc<Flight<A>>, call: Call<A>, until: Instant) -> Followed<A> {

@@ -8,6 +8,7 @@ use futures_util::FutureExt;
 use oncekey_core::{State, Token};
 use oncekey_store::{Found, Replaces};
 use tokio::time::timeout;
+use tracing::Instrument as _;
 
 use crate::attempt::Confirmed;
 use crate::claiming::OpenClaim;
@@ -15,7 +16,7 @@ use crate::ending::End;
 use crate::flight::Over;
 use crate::lead::{Lead, Reply};
 use crate::recorder::Written;
-use crate::{Attempt, Ended, Executed, NotExecuted, fault};
+use crate::{Attempt, Ended, Executed, NotExecuted, fault, spans};
 
 /// How the leader's own execution ended.
 pub(crate) enum Execution<A> {
@@ -36,8 +37,12 @@ impl<A: Send + 'static> Lead<A> {
     ) -> Execution<A> {
         let token = claim.token;
         let (id, policy, claim) = (self.leading.id, Arc::clone(&self.policy), Some(claim));
+        let span = spans::execute(&self.span, id, &policy.route, number);
         let attempt = Attempt { id, number, policy, transaction: None, claim };
-        let end = End::of(self.work(attempt).await, self.leading.id, self.leading.settles);
+        let executed = self.work(attempt).instrument(span.clone()).await;
+        spans::executed(&span, &executed);
+        drop(span);
+        let end = End::of(executed, id, self.leading.settles);
         if !matches!(end.over, Over::NotExecuted) {
             self.call = None;
         }
@@ -71,13 +76,15 @@ impl<A: Send + 'static> Lead<A> {
     async fn record(&self, token: Token, end: End<A>, reply: &mut Option<Reply<A>>) -> Execution<A> {
         let End { mut outcome, first, rest, mut over } = end;
         let id = self.leading.id;
+        let span = spans::record(&self.span, id, outcome.event);
         let mut first = Some(first);
         if fault::broken("answer_before_record") {
             answer(reply, first.take());
         }
         fault::point("before_record").await;
         let patience = self.policy.timing.record_timeout;
-        let in_time = timeout(patience, self.node.recorder.write(id, token, outcome.clone())).await;
+        let in_time = timeout(patience, self.node.recorder.write(id, token, outcome.clone()));
+        let in_time = in_time.instrument(span.clone()).await;
         if let Some(rest) = rest {
             self.node.executions.spawn(self.node.cut.clone().run_until_cancelled_owned(rest));
         }
@@ -90,8 +97,9 @@ impl<A: Send + 'static> Lead<A> {
             if outlived.stripped {
                 over = Over::InProgress; // frees the body, and the record says what is replayed
             }
-            self.node.recorder.write(id, token, outcome.clone()).await
+            self.node.recorder.write(id, token, outcome.clone()).instrument(span.clone()).await
         };
+        spans::recorded(&span, &written);
         let over = match written {
             Written::Stands if matches!(over, Over::NotExecuted) => {
                 return Execution::Handed(Some(Replaces { token, state: State::Failed, expired: false }));

@@ -14,8 +14,10 @@ use oncekey_core::{RecordedResponse, Standing, Token, standing};
 use oncekey_store::{Claim, Found, Replaces};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout, timeout_at};
+use tracing::{Instrument as _, Span};
 
 use room::Room;
+use transacting::Busy;
 
 use crate::attempt::Confirmed;
 use crate::claiming::{Answer, OpenClaim, ask};
@@ -26,7 +28,7 @@ use crate::node::Node;
 use crate::places::Place;
 use crate::probing::{Asked, is_takeover};
 use crate::replay_cache::Life;
-use crate::{Call, Ended, Stopwatch, fault, random};
+use crate::{Call, Ended, Stopwatch, fault, random, spans};
 
 /// Claims that one leader may make before it tells its caller to come back: each lost one means that another node got
 /// further with the same record.
@@ -42,8 +44,12 @@ pub(crate) struct Lead<A> {
     pub(crate) call: Option<Call<A>>,
     /// When the caller came that is to be answered: the first one, or the one that inherited (W4).
     arrived: Instant,
+    /// The span of the call. What is done for it are its children, but it isn't entered: it ends with its answer.
+    pub(crate) span: Span,
     /// The first caller's; the waits of those behind it are theirs.
     waited: Option<Arc<Stopwatch>>,
+    /// While another's open transaction is in the way.
+    busy: Option<Busy>,
     /// How often its transaction met another and was begun again.
     reruns: u32,
 }
@@ -93,7 +99,7 @@ impl Judged {
 }
 
 impl<A: Send + 'static> Lead<A> {
-    pub(crate) fn new(node: Arc<Node<A>>, leading: Leading<A>, call: Call<A>, arrived: Instant) -> Self {
+    pub(crate) fn new(node: Arc<Node<A>>, leading: Leading<A>, call: Call<A>, arrived: Instant, span: Span) -> Self {
         Self {
             node,
             leading,
@@ -101,6 +107,8 @@ impl<A: Send + 'static> Lead<A> {
             waited: Some(Arc::clone(&call.waited)),
             call: Some(call),
             arrived,
+            span,
+            busy: None,
             reruns: 0,
         }
     }
@@ -110,7 +118,7 @@ impl<A: Send + 'static> Lead<A> {
         let mut reply = Some(reply);
         let mut replaces = None;
         let mut elsewhere = false; // see `Judged::may_have_run`
-        let (mut claims, mut busy) = (0, 0);
+        let mut claims = 0;
         while claims < MAX_CLAIMS {
             claims += 1;
             let permit = match self.node.inflight.try_take() {
@@ -171,10 +179,9 @@ impl<A: Send + 'static> Lead<A> {
                 Attempted::Busy => {
                     drop(permit);
                     claims -= 1; // nothing was claimed, and it may take as long as its duplicates wait
-                    if !self.wait_busy(&mut reply, busy).await {
+                    if !self.wait_busy(&mut reply).await {
                         return self.end(reply, Over::InProgress);
                     }
-                    busy += 1;
                 }
                 Attempted::Held { found, asked } => {
                     replaces = None;
@@ -236,7 +243,7 @@ impl<A: Send + 'static> Lead<A> {
         let afresh = claim.replaces.is_none_or(|seen| seen.expired);
         let takes_over = claim.replaces.as_ref().is_some_and(is_takeover);
         let (token, alive_since, asked) = (claim.token, self.node.alive_since(), self.node.clock.elapsed());
-        match ask(&self.node.store, &self.node.recorder, claim, self.node.settings.store_timeout).await {
+        match self.ask(claim).await {
             Answer::Unavailable => Attempted::Unclaimed,
             Answer::Lost => Attempted::Refused(Over::StoreUnavailable),
             Answer::Unreadable => Attempted::Refused(Over::Unreadable),
@@ -295,6 +302,14 @@ impl<A: Send + 'static> Lead<A> {
             lifetimes: self.policy.timing.lifetimes(self.node.settings.lease),
             replaces,
         }
+    }
+
+    async fn ask(&self, claim: Claim) -> Answer {
+        let span = spans::claim(&self.span, self.leading.id);
+        let asking = ask(&self.node.store, &self.node.recorder, claim, self.node.settings.store_timeout);
+        let answer = asking.instrument(span.clone()).await;
+        spans::claimed(&span, &answer);
+        answer
     }
 
     fn confirmed(&self, token: Token, at: Duration) -> Arc<Confirmed> {

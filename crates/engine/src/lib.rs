@@ -14,6 +14,8 @@
 //! paused for longer than the lease (E10). Under `hold` that costs a wrong `unknown`; under the others a takeover may have
 //! executed meanwhile, and the paused process's byte is a second execution with the same key.
 //!
+//! Its steps are `tracing` spans of the target [`SPAN_TARGET`], children of the span in which a call was made.
+//!
 //! Without HTTP it runs any async operation once, by the scope and the key it is told, such as a queue's message:
 //!
 //! ```
@@ -57,6 +59,7 @@ mod recorder;
 mod replay_cache;
 mod replay_counts;
 mod settings;
+mod spans;
 mod stopwatch;
 mod store_time;
 mod watching;
@@ -67,4 +70,5 @@ pub use engine::Engine;
 pub use node::sweep;
 pub use once::{InvalidJob, Job, Once};
 pub use settings::Settings;
+pub use spans::SPAN_TARGET;
 pub use stopwatch::{Running, Stopwatch};

@@ -184,8 +184,13 @@ where
     let kept = result.len() as u64 <= max;
     let body = if kept { RecordedBody::Stored(result.clone()) } else { RecordedBody::NotStored };
     // Operators see every operation's end as a status.
-    let response =
-        RecordedResponse { status: StatusCode::OK, headers: HeaderMap::new(), body, trailers: HeaderMap::new() };
+    let response = RecordedResponse {
+        status: StatusCode::OK,
+        headers: HeaderMap::new(),
+        body,
+        trailers: HeaderMap::new(),
+        trace: None,
+    };
     Executed::Answered { first: result, response, verdict: Verdict::Completed }
 }
 

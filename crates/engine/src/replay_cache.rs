@@ -105,7 +105,7 @@ mod tests {
             headers.append("x-line", HeaderValue::from_static("a value of some fifty characters, as they are often"));
         }
         let (status, body) = (StatusCode::OK, RecordedBody::Stored("".into()));
-        let response = Arc::new(RecordedResponse { status, headers, body, trailers: HeaderMap::new() });
+        let response = Arc::new(RecordedResponse { status, headers, body, trailers: HeaderMap::new(), trace: None });
         let cache = ReplayCache::new(Duration::from_secs(1), 1024 * 1024);
         let life = Life { left: Duration::from_secs(9), elapsed: Duration::ZERO };
         for n in 0..1000_u16 {

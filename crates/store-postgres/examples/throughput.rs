@@ -92,6 +92,7 @@ async fn round(name: &str, stand: &Stand, what: Step, tasks: usize) {
         headers,
         body,
         trailers: http::HeaderMap::new(),
+        trace: None,
     });
     let (begun, worked) = (Instant::now(), stand.server_time());
     let mut running = JoinSet::new();

@@ -78,6 +78,7 @@ async fn round(name: &str, store: &Arc<SqliteStore>, what: Step, tasks: usize, n
         headers,
         body,
         trailers: http::HeaderMap::new(),
+        trace: None,
     });
     let (begun, commits) = (Instant::now(), store.commits());
     let mut running = JoinSet::new();

@@ -74,7 +74,7 @@ pub fn with_body(body: Bytes) -> Arc<RecordedResponse> {
     let mut headers = HeaderMap::new();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain"));
     let body = RecordedBody::Stored(body);
-    Arc::new(RecordedResponse { status: StatusCode::CREATED, headers, body, trailers: HeaderMap::new() })
+    Arc::new(RecordedResponse { status: StatusCode::CREATED, headers, body, trailers: HeaderMap::new(), trace: None })
 }
 
 /// The outcome `completed` with a text answer.

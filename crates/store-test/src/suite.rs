@@ -40,6 +40,7 @@ macro_rules! suite {
                 a_body_not_stored_is_told_from_an_empty_one
                 header_lines_are_kept
                 trailers_are_kept
+                the_span_of_an_execution_is_kept
                 statuses_are_kept
                 a_failed_record_keeps_its_answer
                 a_large_body_is_kept

@@ -7,6 +7,8 @@ use metrics::{Counter, Histogram, counter, histogram};
 use oncekey_core::problem::Code;
 use oncekey_engine::Stopwatch;
 
+use crate::spans::RequestSpan;
+
 /// How a request ended, as `oncekey_requests_total` tells it apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Counted {
@@ -49,7 +51,8 @@ impl Counted {
         Self::StoreError,
     ];
 
-    const fn label(self) -> &'static str {
+    /// Its name, in metrics and spans.
+    pub(crate) const fn label(self) -> &'static str {
         match self {
             Self::Executed => "executed",
             Self::Replayed => "replayed",
@@ -82,6 +85,7 @@ const TO_COME: [&str; 10] = [
 
 /// The counters of one route; all of them exist from the start, at zero.
 pub(crate) struct RouteCounts {
+    route: String,
     requests: Vec<(Counted, Counter)>,
     problems: Vec<(Code, Counter)>,
     wait: Histogram,
@@ -96,6 +100,7 @@ impl RouteCounts {
         }
         let seconds = |name: &'static str| histogram!(name, "route" => route.to_owned());
         Self {
+            route: route.to_owned(),
             requests: Counted::OF_A_ROUTE.map(|outcome| (outcome, requests(route, outcome.label()))).into(),
             problems: Code::ALL.map(|code| (code, problem(route, code))).into(),
             wait: seconds("oncekey_wait_seconds"),
@@ -106,6 +111,7 @@ impl RouteCounts {
 
     pub(crate) fn unguarded() -> Self {
         Self {
+            route: "-".to_owned(),
             requests: vec![(Counted::Unguarded, requests("-", Counted::Unguarded.label()))],
             problems: Vec::new(),
             wait: Histogram::noop(),
@@ -114,8 +120,10 @@ impl RouteCounts {
         }
     }
 
-    pub(crate) fn request(&self, outcome: Counted) {
+    /// Counts a request, and tells its span how it ended.
+    pub(crate) fn request(&self, outcome: Counted, span: &RequestSpan) {
         increment(&self.requests, outcome);
+        span.ended(&self.route, outcome.label());
     }
 
     pub(crate) fn problem(&self, code: Code) {

@@ -8,9 +8,9 @@ use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderName, Request, Response, StatusCode, response};
 use http_body::{Body, Frame};
 use http_body_util::{BodyExt, StreamBody};
-use oncekey_core::RecordId;
 use oncekey_core::policy::{Policy, Recording, Timing, Verdict};
 use oncekey_core::response::{RecordedBody, RecordedResponse, end_to_end, strip_own};
+use oncekey_core::{RecordId, TraceContext};
 use oncekey_engine::{Attempt, Executed, NotExecuted};
 use oncekey_store::Deferred;
 use parking_lot::Mutex;
@@ -66,7 +66,7 @@ impl<S> Inner<S> {
         };
         let judged = Judged { id, policy, key_header: self.key_header.clone(), in_transaction };
         if let Some(deferred) = response.extensions().get::<Deferred>() {
-            return self.defer(deferred, judged);
+            return self.defer(deferred, response.extensions().get().copied(), judged);
         }
         let (head, body) = response.into_parts();
         let arrived = Arrived::new(head, judged);
@@ -78,7 +78,12 @@ impl<S> Inner<S> {
 
     /// Leaves the answer to be made in the transaction (G3). It is whole then, and its memory is taken already: it counts where
     /// there is room for it.
-    fn defer(&self, deferred: &Deferred, judged: Judged) -> Executed<Response<ResponseBody>> {
+    fn defer(
+        &self,
+        deferred: &Deferred,
+        trace: Option<TraceContext>,
+        judged: Judged,
+    ) -> Executed<Response<ResponseBody>> {
         if !judged.in_transaction {
             return Executed::Ambiguous("its handler left work for a transaction that it doesn't have".to_owned());
         }
@@ -89,7 +94,9 @@ impl<S> Inner<S> {
         Executed::Deferred(Box::new(move |connection| {
             let (head, bytes) = answering(connection).into_parts();
             let share = responses.try_give(&bytes).unwrap_or_default();
-            Arrived::new(head, judged).whole(bytes, HeaderMap::new(), share)
+            let arrived = Arrived::new(head, judged);
+            let trace = arrived.trace.or(trace);
+            Arrived { trace, ..arrived }.whole(bytes, HeaderMap::new(), share)
         }))
     }
 
@@ -198,6 +205,8 @@ struct Arrived {
     head: response::Parts,
     /// What the upstream says itself that it means (E11).
     told: Option<Verdict>,
+    /// Where in a trace it was executed, as the inner service says.
+    trace: Option<TraceContext>,
     judged: Judged,
 }
 
@@ -217,7 +226,8 @@ impl Arrived {
             None
         });
         strip_own(&mut head.headers, &judged.key_header);
-        Self { head, told, judged }
+        let trace = head.extensions.remove();
+        Self { head, told, trace, judged }
     }
 
     /// Whether the answer is given as it arrives (R7), as far as its head tells.
@@ -258,7 +268,8 @@ impl Arrived {
     }
 
     fn recorded(&self, body: RecordedBody) -> RecordedResponse {
-        RecordedResponse::of(self.head.status, &self.head.headers, body, &self.judged.policy.recording)
+        let recorded = RecordedResponse::of(self.head.status, &self.head.headers, body, &self.judged.policy.recording);
+        RecordedResponse { trace: self.trace, ..recorded }
     }
 
     fn whole(self, bytes: Bytes, trailers: HeaderMap, share: Option<Share>) -> Executed<Response<ResponseBody>> {

@@ -31,6 +31,7 @@ use crate::passing;
 use crate::reading;
 use crate::request::{KeyedRequest, forwarded_key};
 use crate::route::{Route, Routes};
+use crate::spans::{Replay, RequestSpan};
 use crate::trailers;
 
 /// Guards a service's routes. Clones share the engine, the routes and the budget.
@@ -116,8 +117,9 @@ where
         let clone = self.inner.clone();
         let inner = std::mem::replace(&mut self.inner, clone);
         let shared = Arc::clone(&self.shared);
+        let span = RequestSpan::current();
         let Some(number) = shared.routes.find(request.method(), request.uri().path()) else {
-            shared.unguarded.request(Counted::Unguarded);
+            shared.unguarded.request(Counted::Unguarded, &span);
             return pass(inner, request);
         };
         let route = shared.routes.get(number);
@@ -127,15 +129,15 @@ where
         let request = Request::from_parts(head, body);
         match looked {
             Looked::NoKey => {
-                shared.counts[number].request(Counted::NoKey);
+                shared.counts[number].request(Counted::NoKey, &span);
                 pass(inner, request)
             }
             Looked::Refused(problem, sent) => {
-                let refusal = Guarded { shared, number, is_grpc }.refuse(&problem, sent.as_ref());
+                let refusal = Guarded { shared, number, is_grpc, span }.refuse(&problem, sent.as_ref());
                 Box::pin(async move { Ok(refusal) })
             }
             Looked::Keyed { identity, sent } => {
-                let guarded = Guarded { shared, number, is_grpc };
+                let guarded = Guarded { shared, number, is_grpc, span };
                 // Readiness may be a place that others wait for, and a keyed request needs none before it executes, if it
                 // does: it is given back here and asked for again then.
                 let unready = inner.clone();
@@ -174,17 +176,19 @@ struct Guarded {
     shared: Arc<Shared>,
     number: usize,
     is_grpc: bool,
+    span: RequestSpan,
 }
 
 /// Counts a request once, also if its client leaves before it is answered and its future is dropped.
 struct CountOnce<'a> {
     counts: &'a RouteCounts,
+    span: &'a RequestSpan,
     outcome: Counted,
 }
 
 impl Drop for CountOnce<'_> {
     fn drop(&mut self) {
-        self.counts.request(self.outcome);
+        self.counts.request(self.outcome, self.span);
     }
 }
 
@@ -212,7 +216,7 @@ impl Guarded {
         R: Body<Data = Bytes> + Send + 'static,
         R::Error: Into<BodyError>,
     {
-        let mut count = CountOnce { counts: self.counts(), outcome: Counted::Rejected };
+        let mut count = CountOnce { counts: self.counts(), span: &self.span, outcome: Counted::Rejected };
         let (head, body) = request.into_parts();
         let route = self.route();
         let patience = route.policy.timing.answer_timeout;
@@ -239,6 +243,7 @@ impl Guarded {
         count.outcome = Counted::InProgress;
         let announced = trailers::are_announced_to(&request.head);
         let (id, scope) = (identity.id(), identity.scope.clone());
+        self.span.operation(id);
         let ended = self
             .shared
             .engine
@@ -322,12 +327,20 @@ impl Guarded {
             }
             Ended::Replayed { response, waited, repeatable } => {
                 let outcome = if waited { Counted::Waited } else { Counted::Replayed };
-                match self.replay(&response, repeatable, sent, id) {
-                    Ok(replay) => return (outcome, replay),
-                    Err(problem) if problem.code == Code::Overloaded => (Counted::Rejected, problem),
-                    Err(problem) if problem.code == Code::InProgress => (Counted::InProgress, problem),
-                    Err(problem) => (outcome, problem),
-                }
+                let replay = Replay::new(id, &self.route().policy.route, response.trace);
+                let (outcome, mut answer) = match self.replay(&response, repeatable, sent, id) {
+                    Ok(answer) => (outcome, answer),
+                    Err(problem) => {
+                        let outcome = match problem.code {
+                            Code::Overloaded => Counted::Rejected,
+                            Code::InProgress => Counted::InProgress,
+                            _ => outcome,
+                        };
+                        (outcome, self.problem(&problem.about(id), Some(sent)))
+                    }
+                };
+                replay.go_with(&mut answer);
+                return (outcome, answer);
             }
             Ended::Unguarded(passed) => return (Counted::Unguarded, self.passed(passed, sent)),
             Ended::InProgress => (Counted::InProgress, Problem::new(Code::InProgress)),
@@ -372,7 +385,7 @@ impl Guarded {
 
     /// Turns a request away that has no record to speak of.
     fn refuse(&self, problem: &Problem, sent: Option<&SentKey>) -> Response<ResponseBody> {
-        self.counts().request(Counted::Rejected);
+        self.counts().request(Counted::Rejected, &self.span);
         self.problem(problem, sent)
     }
 

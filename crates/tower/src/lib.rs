@@ -39,6 +39,10 @@
 //! # }
 //! ```
 //!
+//! What happens to a request is told in `tracing` spans of the target [`SPAN_TARGET`](oncekey_engine::SPAN_TARGET), below the span in
+//! which the layer is called; that span gets the outcome if it declares `oncekey.route`, `oncekey.outcome` and
+//! `oncekey.operation_id`. How a [`Replay`] finds the span of its execution is told there.
+//!
 //! Caveats: a layer behind a router that takes the front off the path (axum's `nest`) sees, guards and compares what is left of
 //! it. The trailers of requests are dropped; those of answers are recorded (R6). gRPC calls are guarded if they send one
 //! message; what their statuses mean is told in `docs/decisions/0026-grpc.md`.
@@ -61,6 +65,7 @@ mod reading;
 mod request;
 mod route;
 mod scope;
+mod spans;
 mod start;
 mod stream;
 mod trailers;
@@ -73,4 +78,5 @@ pub use mismatches::{Mismatches, Mismatching};
 pub use own_answers::{OwnAnswers, problem_response};
 pub use route::{Guard, Route, RouteError, Routes};
 pub use scope::{InvalidScope, ScopeReader};
+pub use spans::Replay;
 pub use start::{Oncekey, Options, StartError};

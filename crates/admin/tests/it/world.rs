@@ -121,7 +121,13 @@ pub(crate) fn response(status: u16, headers: &[(&'static str, &'static str)], bo
     for (name, value) in headers {
         lines.append(*name, HeaderValue::from_static(value));
     }
-    RecordedResponse { status: StatusCode::from_u16(status).unwrap(), headers: lines, body, trailers: HeaderMap::new() }
+    RecordedResponse {
+        status: StatusCode::from_u16(status).unwrap(),
+        headers: lines,
+        body,
+        trailers: HeaderMap::new(),
+        trace: None,
+    }
 }
 
 impl World {

@@ -17,10 +17,11 @@ use crate::front::{Refusals, Serving};
 use crate::jwt::Tokens;
 use crate::probe;
 use crate::tls::Tls;
+use crate::traces::Traced;
 use crate::upstream::{Upstream, UpstreamOptions};
 
 /// What requests go to.
-pub(super) type Service = Idempotency<Upstream>;
+pub(super) type Service = Traced<Idempotency<Upstream>>;
 
 /// What stays the same whatever the configuration says.
 pub(super) struct Assembly {
@@ -55,7 +56,8 @@ impl Assembly {
         let routes = config.routes.iter().map(route).collect::<Result<_, String>>().map_err(Failure::failed)?;
         let routes = Routes::new(routes).map_err(Failure::usage)?;
         let refusals = Refusals { own_answers: config.own_answers.clone(), retry_after: config.retry_after };
-        Ok(Serving { service: self.layer.with_routes(routes).layer(self.upstream(config, tls)), refusals })
+        let service = self.layer.with_routes(routes).layer(self.upstream(config, tls));
+        Ok(Serving { service: Traced(service), refusals })
     }
 
     fn upstream(&self, config: &Config, tls: &Tls) -> Upstream {

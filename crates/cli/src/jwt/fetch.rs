@@ -5,13 +5,12 @@ use std::io::Read;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
-use std::sync::Arc;
 use std::time::Duration;
 
 use reqwest::{Client, Url, redirect};
-use rustls::ClientConfig;
-use rustls_platform_verifier::BuilderVerifierExt;
 use tokio::task::spawn_blocking;
+
+use crate::tls;
 
 /// The largest key set, in bytes.
 const LARGEST: u64 = 1024 * 1024;
@@ -117,12 +116,7 @@ pub(super) fn bounded(text: Vec<u8>) -> Result<Vec<u8>, String> {
 
 /// A client that trusts what the system trusts (`SSL_CERT_FILE` included) and follows no redirect.
 fn client(url: &Url) -> Result<Client, String> {
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let tls = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .and_then(BuilderVerifierExt::with_platform_verifier)
-        .map_err(|error| format!("the system's certificates can't be read: {error}"))?
-        .with_no_client_auth();
+    let tls = tls::client_config(true).map_err(|error| format!("the system's certificates can't be read: {error}"))?;
     let client = Client::builder()
         .tls_backend_preconfigured(tls)
         .redirect(redirect::Policy::none())

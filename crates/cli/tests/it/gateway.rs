@@ -29,6 +29,7 @@ pub(crate) mod stand;
 mod starting;
 mod streams;
 mod tls;
+mod traces;
 mod unknowns;
 mod waiters;
 mod waking;

@@ -7,11 +7,15 @@
 //! Version 2 is for responses with trailers (R6), and only for them: after the empty line a line `name:value` for each
 //! trailer, at least one, and another empty line. Programs that know version 1 only go on reading all other records, and
 //! report these as unreadable; they never take them for responses without trailers.
+//!
+//! Version 3 is for responses of executions that were traced, and only for them: as version 2, but there may be no trailers, and
+//! the status line ends with a space and the span, `TRACE-SPAN`.
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 
 use super::{RecordedBody, RecordedResponse};
+use crate::TraceContext;
 
 /// Kept bytes that are no recorded response. A store is not trusted to return what was put in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -35,6 +39,7 @@ pub enum DecodeError {
 
 const VERSION_1: &[u8] = b"1 ";
 const VERSION_2: &[u8] = b"2 ";
+const VERSION_3: &[u8] = b"3 ";
 const STORED: &[u8] = b"stored";
 const NOT_STORED: &[u8] = b"not-stored";
 
@@ -42,16 +47,23 @@ impl RecordedResponse {
     /// The head as stores keep it: status, header lines, trailers, and whether there is a body. The body is kept beside it.
     pub fn encode_head(&self) -> Vec<u8> {
         let mut head = Vec::with_capacity(512);
-        head.extend(if self.trailers.is_empty() { VERSION_1 } else { VERSION_2 });
+        head.extend(match (self.trace, self.trailers.is_empty()) {
+            (Some(_), _) => VERSION_3,
+            (None, false) => VERSION_2,
+            (None, true) => VERSION_1,
+        });
         head.extend(self.status.as_str().as_bytes());
         head.push(b' ');
         head.extend(match self.body {
             RecordedBody::Stored(_) => STORED,
             RecordedBody::NotStored => NOT_STORED,
         });
+        if let Some(trace) = self.trace {
+            head.extend(format!(" {trace}").into_bytes());
+        }
         head.push(b'\n');
         encode_lines(&self.headers, &mut head);
-        if !self.trailers.is_empty() {
+        if self.trace.is_some() || !self.trailers.is_empty() {
             encode_lines(&self.trailers, &mut head);
         }
         head
@@ -59,29 +71,40 @@ impl RecordedResponse {
 
     /// The response that was kept as `head` and `body`; `None` is no body, which an empty one is not.
     pub fn decode(head: &[u8], body: Option<Bytes>) -> Result<Self, DecodeError> {
-        let (lines, has_trailers) = match (head.strip_prefix(VERSION_1), head.strip_prefix(VERSION_2)) {
-            (Some(lines), _) => (lines, false),
-            (None, Some(lines)) => (lines, true),
-            (None, None) => return Err(DecodeError::Version),
+        let (version, lines) = head.split_at_checked(VERSION_1.len()).ok_or(DecodeError::Version)?;
+        let (has_second_part, is_traced) = match version {
+            VERSION_1 => (false, false),
+            VERSION_2 => (true, false),
+            VERSION_3 => (true, true),
+            _ => return Err(DecodeError::Version),
         };
         let lines = lines.strip_suffix(b"\n\n").ok_or(DecodeError::Length)?;
         let mut lines = lines.split(|byte| *byte == b'\n');
-        let (status, is_stored) = lines.next().and_then(status_line).ok_or(DecodeError::Status)?;
+        let first = lines.next().ok_or(DecodeError::Status)?;
+        let (first, trace) = if is_traced { traced_line(first).ok_or(DecodeError::Status)? } else { (first, None) };
+        let (status, is_stored) = status_line(first).ok_or(DecodeError::Status)?;
         let body = match (is_stored, body) {
             (true, Some(bytes)) => RecordedBody::Stored(bytes),
             (false, None) => RecordedBody::NotStored,
             (true, None) | (false, Some(_)) => return Err(DecodeError::Body),
         };
         let (mut headers, mut trailers) = (HeaderMap::new(), HeaderMap::new());
-        if has_trailers {
-            decode_lines(lines.by_ref().take_while(|line| !line.is_empty()), &mut headers)?;
+        if has_second_part {
+            let mut is_whole = false;
+            let first_part = lines.by_ref().take_while(|line| {
+                is_whole = line.is_empty();
+                !is_whole
+            });
+            decode_lines(first_part, &mut headers)?;
+            decode_lines(lines, &mut trailers)?;
+            // Either the end came before the trailers did, or they were none and this is no head of version 2.
+            if !is_whole || (trailers.is_empty() && !is_traced) {
+                return Err(DecodeError::Length);
+            }
+        } else {
+            decode_lines(lines, &mut headers)?;
         }
-        decode_lines(lines, if has_trailers { &mut trailers } else { &mut headers })?;
-        // Either the end came before the trailers did, or they were none and this is no head of version 2.
-        if has_trailers && trailers.is_empty() {
-            return Err(DecodeError::Length);
-        }
-        Ok(Self { status, headers, body, trailers })
+        Ok(Self { status, headers, body, trailers, trace })
     }
 }
 
@@ -103,6 +126,13 @@ fn decode_lines<'a>(lines: impl Iterator<Item = &'a [u8]>, fields: &mut HeaderMa
         fields.try_append(name, value).map_err(|_| DecodeError::Header)?;
     }
     Ok(())
+}
+
+/// A status line of version 3, and the span at its end.
+fn traced_line(line: &[u8]) -> Option<(&[u8], Option<TraceContext>)> {
+    let space = line.iter().rposition(|byte| *byte == b' ')?;
+    let trace = std::str::from_utf8(&line[space + 1..]).ok()?;
+    Some((&line[..space], Some(trace.parse().ok()?)))
 }
 
 /// `STATUS stored` or `STATUS not-stored`.

@@ -2,9 +2,9 @@
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
-use oncekey_core::RecordedResponse;
 use oncekey_core::policy::Recording;
 use oncekey_core::response::{DecodeError, RecordedBody, end_to_end, end_to_end_trailers, strip_own};
+use oncekey_core::{InvalidTraceContext, RecordedResponse, TraceContext};
 use proptest::prelude::*;
 
 fn headers(lines: &[(&str, &str)]) -> HeaderMap {
@@ -158,6 +158,7 @@ fn version_1_of_a_kept_head_stays_as_it_is() {
         headers: headers(&[("Location", "/a:b"), ("Link", "1"), ("Link", " ")]),
         body: RecordedBody::Stored(Bytes::from_static(b"x")),
         trailers: HeaderMap::new(),
+        trace: None,
     };
     assert_eq!(response.encode_head(), b"1 201 stored\nlocation:/a:b\nlink:1\nlink: \n\n");
     response.headers.clear();
@@ -173,12 +174,49 @@ fn version_2_of_a_kept_head_is_version_1_and_its_trailers() {
         headers: headers(&[("A", "1")]),
         body: RecordedBody::Stored(Bytes::from_static(b"x")),
         trailers: headers(&[("Grpc-Status", "0"), ("B", "2"), ("B", "1")]),
+        trace: None,
     };
     assert_eq!(response.encode_head(), b"2 200 stored\na:1\n\ngrpc-status:0\nb:2\nb:1\n\n");
     response.headers.clear();
     assert_eq!(response.encode_head(), b"2 200 stored\n\ngrpc-status:0\nb:2\nb:1\n\n");
     response.trailers.clear();
     assert_eq!(response.encode_head(), b"1 200 stored\n\n", "programs that know no trailers read it");
+}
+
+/// Nor do those of version 3.
+#[test]
+fn version_3_of_a_kept_head_names_the_span_of_its_execution() {
+    let trace = "0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331".parse().ok();
+    assert!(trace.is_some());
+    let trailers = headers(&[("B", "2")]);
+    let body = RecordedBody::Stored(Bytes::from_static(b"x"));
+    let mut response =
+        RecordedResponse { status: StatusCode::OK, headers: headers(&[("A", "1")]), body, trailers, trace };
+    let line = b"3 200 stored 0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331\n";
+    assert_eq!(response.encode_head(), [&line[..], b"a:1\n\nb:2\n\n"].concat());
+    response.trailers.clear();
+    assert_eq!(response.encode_head(), [&line[..], b"a:1\n\n\n"].concat());
+    assert_eq!(response.without_body().trace, trace);
+    response.trace = None;
+    assert_eq!(response.encode_head(), b"1 200 stored\na:1\n\n", "untraced, any program reads it");
+}
+
+#[test]
+fn a_span_that_names_nothing_is_refused() {
+    for wrong in [
+        "",
+        "0af7651916cd43dd8448eb211c80319c",
+        "0af7651916cd43dd8448eb211c80319c-",
+        "0AF7651916CD43DD8448EB211C80319C-b7ad6b7169203331",
+        "0af7651916cd43dd8448eb211c80319c-b7ad6b716920333",
+        "+af7651916cd43dd8448eb211c80319c-b7ad6b7169203331",
+        "00000000000000000000000000000000-b7ad6b7169203331",
+        "0af7651916cd43dd8448eb211c80319c-0000000000000000",
+        "0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+    ] {
+        assert_eq!(wrong.parse::<TraceContext>(), Err(InvalidTraceContext), "{wrong}");
+    }
+    assert_eq!(TraceContext::new([0; 16], [1; 8]), None);
 }
 
 #[test]
@@ -231,7 +269,7 @@ fn a_head_that_was_not_kept_so_is_refused() {
     for (head, error) in [
         (&b""[..], DecodeError::Version),
         (b"1", DecodeError::Version),
-        (b"3 200 stored\n\n", DecodeError::Version),
+        (b"4 200 stored\n\n", DecodeError::Version),
         (b"21 200 stored\n\n", DecodeError::Version),
         (b"12 200 stored\n\n", DecodeError::Version),
         (b"1 200 stored", DecodeError::Length),
@@ -261,6 +299,12 @@ fn a_head_that_was_not_kept_so_is_refused() {
         (b"2 200 stored\na:b\n\nc:d\n\ne:f\n\n", DecodeError::Length),
         (b"2 200 stored\n\nC:d\n\n", DecodeError::Header),
         (b"2 200 stored\n\nc\n\n", DecodeError::Header),
+        (b"3 200 stored\n\n\n", DecodeError::Status),
+        (b"3 200 stored \n\n\n", DecodeError::Status),
+        (b"3 200 stored 0af7651916cd43dd8448eb211c80319c-0000000000000000\n\n\n", DecodeError::Status),
+        (b"3 200 0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331\n\n\n", DecodeError::Status),
+        (b"3 200 stored 0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331\n\n", DecodeError::Length),
+        (b"1 200 stored 0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331\n\n", DecodeError::Status),
     ] {
         assert_eq!(RecordedResponse::decode(head, Some(Bytes::new())), Err(error), "{}", head.escape_ascii());
     }
@@ -291,9 +335,11 @@ fn response() -> impl Strategy<Value = RecordedResponse> {
         }
         headers
     });
-    (100..1000u16, lines.clone(), body, lines).prop_map(|(status, headers, body, trailers)| {
+    let trace = prop::option::of(any::<([u8; 16], [u8; 8])>());
+    (100..1000u16, lines.clone(), body, lines, trace).prop_map(|(status, headers, body, trailers, trace)| {
         let body = body.map_or(RecordedBody::NotStored, |bytes| RecordedBody::Stored(bytes.into()));
-        RecordedResponse { status: StatusCode::from_u16(status).unwrap(), headers, body, trailers }
+        let trace = trace.and_then(|(trace, span)| TraceContext::new(trace, span));
+        RecordedResponse { status: StatusCode::from_u16(status).unwrap(), headers, body, trailers, trace }
     })
 }
 
@@ -322,7 +368,7 @@ proptest! {
 
     #[test]
     fn what_is_read_from_any_bytes_is_what_they_say(
-        start in "([12] [0-9]{3} (not-)?stored\n(a:b\n\n)?|[12] |)", rest in prop::collection::vec(any::<u8>(), 0..40), end in "(\n\n|)"
+        start in "([123] [0-9]{3} (not-)?stored( 0{31}1-0{15}1)?\n(a:b\n\n)?|[123] |)", rest in prop::collection::vec(any::<u8>(), 0..40), end in "(\n\n|)"
     ) {
         let head = [start.as_bytes(), &rest, end.as_bytes()].concat();
         for body in [None, Some(Bytes::new())] {

@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use oncekey_store::StoreError;
 use tokio::time::{Instant, sleep, timeout};
+use tracing::Instrument as _;
 
 use super::{Judged, Lead, Reply};
 use crate::executing::answer;
 use crate::flight::Over;
 use crate::poller::Look;
-use crate::{Ended, Stopwatch};
+use crate::{Ended, Stopwatch, spans};
 
 /// How long one look at another node's record may take before the leader checks on its waiters again.
 const LOOK: Duration = Duration::from_millis(500);
@@ -20,8 +21,12 @@ const PAUSE: Duration = Duration::from_millis(100);
 impl<A: Send + 'static> Lead<A> {
     /// Waits for a record that another node executes. `None`: this leader may claim it, for someone who still waits.
     pub(super) async fn outlast(&mut self, reply: &mut Option<Reply<A>>) -> Option<Over> {
-        if let Some(over) = self.wait_elsewhere(reply).await {
-            return Some(over);
+        let span = spans::wait(&self.span, self.leading.id);
+        let over = self.wait_elsewhere(reply).instrument(span.clone()).await;
+        spans::outlasted(&span, over.as_ref());
+        drop(span);
+        if over.is_some() {
+            return over;
         }
         if reply.as_ref().is_none_or(Reply::is_closed) {
             *reply = self.heir();

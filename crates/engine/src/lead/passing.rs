@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use futures_util::FutureExt;
 use tokio::time::timeout;
+use tracing::Instrument as _;
 
 use super::{Lead, Reply, answer};
 use crate::flight::{Over, Phase};
-use crate::{Ended, NotExecuted, Passed, Unguarded};
+use crate::{Ended, NotExecuted, Passed, Unguarded, spans};
 
 impl<A: Send + 'static> Lead<A> {
     /// Ends a flight whose claim failed. Nothing was executed under it, and nothing will be: a claim that may have got
@@ -27,7 +28,8 @@ impl<A: Send + 'static> Lead<A> {
             return self.end(reply, Over::StoreUnavailable);
         }
         tracing::warn!(operation = %self.leading.id, "let through without a claim: the store can't be reached");
-        let passed = self.pass(pass).await;
+        let span = spans::pass(&self.span, self.leading.id, &self.policy.route);
+        let passed = self.pass(pass).instrument(span).await;
         match &passed {
             Passed::Answered(_) => {}
             Passed::NotExecuted(proof) => tracing::warn!(operation = %self.leading.id, %proof, "unguarded"),

@@ -16,12 +16,14 @@ use oncekey_store::{
 };
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep, timeout};
+use tracing::{Instrument as _, Span};
 
 use super::{Attempted, Lead, Reply};
 use crate::executing::{Execution, answer};
 use crate::flight::{Over, Phase};
 use crate::probing::is_takeover;
-use crate::{Attempt, Ended, Executed, fault, random};
+use crate::stopwatch::Running;
+use crate::{Attempt, Ended, Executed, Stopwatch, fault, random, spans};
 
 /// How often what met another transaction runs again (`Closed::Again`).
 const MAX_RERUNS: u32 = 10;
@@ -34,6 +36,15 @@ fn pause(tries: u32) -> Duration {
     let most = PAUSE.1.min(PAUSE.0.saturating_mul(1 << tries.min(8)));
     let [random, ..] = random::bits();
     most / 2 + most / 2 * u32::from(random) / u32::from(u8::MAX)
+}
+
+/// A wait for another's open transaction. Asking in between is part of it, whatever the answer.
+pub(super) struct Busy {
+    /// How often the store said so.
+    asks: u32,
+    span: Span,
+    /// As long as the leader's first caller waits.
+    waits: Option<Running>,
 }
 
 /// What a handler made of its transaction.
@@ -79,6 +90,13 @@ impl<A: Send + 'static> Made<A> {
         }
     }
 
+    fn tell(&self, execution: &Span) {
+        match self {
+            Self::Answered { verdict, .. } => spans::judged(execution, *verdict),
+            Self::Refused | Self::Lost => spans::ended(execution, "not_executed", true),
+        }
+    }
+
     fn ending(&self) -> Ending {
         let Self::Answered { response, verdict, .. } = self else { return Ending::RollBack };
         let outcome = Outcome { event: Event::Complete, response: Some(Arc::clone(response)) };
@@ -115,27 +133,12 @@ impl<A: Send + 'static> Lead<A> {
         claim: Claim,
         reply: &mut Option<Reply<A>>,
     ) -> Attempted<A> {
-        let id = self.leading.id;
         let (asked, replaces) = (self.node.clock.elapsed(), claim.replaces);
-        let begun = match timeout(self.node.settings.store_timeout, transactions.begin(claim)).await {
-            Ok(Ok(begun)) => begun,
-            Ok(Err(StoreError::Corrupt(error))) => {
-                tracing::error!(operation = %id, %error, "a record can't be read");
-                return Attempted::Refused(Over::Unreadable);
-            }
-            Ok(Err(error)) => {
-                tracing::warn!(operation = %id, %error, "a transaction could not begin");
-                return Attempted::Refused(Over::StoreUnavailable);
-            }
-            Err(_) => {
-                tracing::warn!(operation = %id, "a transaction took longer than store_timeout to begin");
-                return Attempted::Refused(Over::StoreUnavailable);
-            }
-        };
-        let (number, transaction) = match begun {
-            Begun::Open { attempt, transaction } => (attempt, transaction),
-            Begun::Held(found) => return Attempted::Held { found, asked },
-            Begun::Busy => return Attempted::Busy,
+        let (number, transaction) = match self.begin(transactions, claim).await {
+            Ok(Begun::Open { attempt, transaction }) => (attempt, transaction),
+            Ok(Begun::Held(found)) => return Attempted::Held { found, asked },
+            Ok(Begun::Busy) => return Attempted::Busy,
+            Err(over) => return Attempted::Refused(over),
         };
         let afresh = replaces.is_none_or(|seen| seen.expired);
         self.granted(number, replaces.as_ref().is_some_and(is_takeover));
@@ -156,6 +159,33 @@ impl<A: Send + 'static> Lead<A> {
         }
     }
 
+    /// Asks for the transaction: of a leader that waits for another's, that is part of the wait, which any other answer ends.
+    async fn begin(&mut self, transactions: &dyn Transactions, claim: Claim) -> Result<Begun, Over> {
+        let id = self.leading.id;
+        let asking = timeout(self.node.settings.store_timeout, transactions.begin(claim));
+        let span = self.busy.as_ref().map_or_else(|| spans::claim(&self.span, id), |busy| busy.span.clone());
+        let begun = match asking.instrument(span.clone()).await {
+            Ok(Ok(begun)) => Ok(begun),
+            Ok(Err(StoreError::Corrupt(error))) => {
+                tracing::error!(operation = %id, %error, "a record can't be read");
+                Err(Over::Unreadable)
+            }
+            Ok(Err(error)) => {
+                tracing::warn!(operation = %id, %error, "a transaction could not begin");
+                Err(Over::StoreUnavailable)
+            }
+            Err(_) => {
+                tracing::warn!(operation = %id, "a transaction took longer than store_timeout to begin");
+                Err(Over::StoreUnavailable)
+            }
+        };
+        if self.busy.is_none() || !matches!(begun, Ok(Begun::Busy)) {
+            spans::begun(&span, begun.as_ref());
+            self.busy = None;
+        }
+        begun
+    }
+
     async fn execute_in(
         &mut self,
         transaction: Box<dyn Transaction>,
@@ -166,11 +196,14 @@ impl<A: Send + 'static> Lead<A> {
         let handle = Some(TransactionHandle(transaction.handle()));
         let attempt = Attempt { id, number, policy: Arc::clone(&self.policy), transaction: handle, claim: None };
         let slot = Slot::default();
-        let ending = match self.work(attempt).await {
+        let span = spans::execute(&self.span, id, &self.policy.route, number);
+        let ending = match self.work(attempt).instrument(span.clone()).await {
             Executed::Deferred(answering) => {
                 let slot = Arc::clone(&slot);
+                // The execution goes on in it.
                 let last: Last = Box::new(move |connection| {
-                    let made = Made::of(answering(connection), id);
+                    let made = Made::of(span.in_scope(|| answering(connection)), id);
+                    made.tell(&span);
                     let ending = made.ending();
                     *slot.lock() = Some(made);
                     ending
@@ -179,6 +212,8 @@ impl<A: Send + 'static> Lead<A> {
             }
             executed => {
                 let made = Made::of(executed, id);
+                made.tell(&span);
+                drop(span);
                 let ending = made.ending();
                 *slot.lock() = Some(made);
                 ending
@@ -189,14 +224,17 @@ impl<A: Send + 'static> Lead<A> {
         {
             answer(reply, Some(Ended::Executed { first, verdict }));
         }
+        let span = spans::end(&self.span, id, &ending);
         fault::point("before_record").await;
         let asked = self.node.clock.elapsed();
         let settings = &self.node.settings;
         let patience = if matches!(ending, Ending::RollBack) { settings.store_timeout } else { settings.record_retry };
-        let closed = timeout(patience, transaction.end(ending)).await;
-        fault::point("before_reply").await;
+        let closed = timeout(patience, transaction.end(ending)).instrument(span.clone()).await;
         let made = slot.lock().take();
         let commits = made.as_ref().is_none_or(Made::commits);
+        spans::closed(&span, &closed, commits);
+        drop(span);
+        fault::point("before_reply").await;
         match closed {
             Ok(Ok(Closed::Met(found))) => Attempted::Held { found, asked },
             Ok(Ok(Closed::Again)) => self.again(made),
@@ -282,20 +320,31 @@ impl<A: Send + 'static> Lead<A> {
         self.node.cut.run_until_cancelled(sleep(pause(self.reruns))).await;
     }
 
-    /// Waits a moment for another's open transaction, with nothing held; `asks` is how often this leader has asked before.
-    /// False once nobody waits for it any more.
-    pub(super) async fn wait_busy(&mut self, reply: &mut Option<Reply<A>>, asks: u32) -> bool {
+    /// Waits a moment for another's open transaction, with nothing held. False once nobody waits for it any more.
+    pub(super) async fn wait_busy(&mut self, reply: &mut Option<Reply<A>>) -> bool {
+        let busy = self.busy.get_or_insert_with(|| Busy {
+            asks: 0,
+            span: spans::wait(&self.span, self.leading.id),
+            waits: self.waited.as_ref().map(Stopwatch::start),
+        });
+        let asks = busy.asks;
+        busy.asks += 1;
         let until = self.arrived + self.policy.timing.wait;
         let left = until.saturating_duration_since(Instant::now());
         let pause = if reply.is_some() { pause(asks).min(left) } else { pause(asks) };
         self.node.cut.run_until_cancelled(sleep(pause)).await;
         // The leader's own caller is a duplicate here, and waits no longer than any other.
         if reply.as_ref().is_some_and(|reply| reply.is_closed() || Instant::now() >= until) {
+            busy.waits = None;
             answer(reply, Some(Ended::InProgress));
         }
         if reply.is_none() && !self.node.cut.is_cancelled() {
             *reply = self.heir();
         }
-        reply.is_some() && !self.node.cut.is_cancelled()
+        let goes_on = reply.is_some() && !self.node.cut.is_cancelled();
+        if !goes_on && let Some(busy) = self.busy.take() {
+            spans::ended(&busy.span, "in_progress", false);
+        }
+        goes_on
     }
 }

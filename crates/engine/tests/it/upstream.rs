@@ -188,5 +188,11 @@ pub(crate) fn fingerprint(of: u8) -> Fingerprint {
 
 fn answer(run: u32) -> RecordedResponse {
     let body = RecordedBody::Stored(format!("run {run}").into());
-    RecordedResponse { status: StatusCode::CREATED, headers: HeaderMap::new(), body, trailers: HeaderMap::new() }
+    RecordedResponse {
+        status: StatusCode::CREATED,
+        headers: HeaderMap::new(),
+        body,
+        trailers: HeaderMap::new(),
+        trace: None,
+    }
 }

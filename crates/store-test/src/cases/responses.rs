@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use oncekey_core::response::RecordedBody;
-use oncekey_core::{Event, RecordedResponse};
+use oncekey_core::{Event, RecordedResponse, TraceContext};
 use oncekey_store::Outcome;
 
 use crate::{Fixture, held, samples, written};
@@ -56,7 +56,7 @@ pub async fn header_lines_are_kept(f: Fixture) {
     headers.insert(HeaderName::from_static("x-empty"), HeaderValue::from_static(""));
     headers.append(HeaderName::from_static("x-tab"), HeaderValue::from_static("a\tb, c: d"));
     let body = RecordedBody::Stored(Bytes::from_static(b"{}"));
-    let response = RecordedResponse { status: StatusCode::OK, headers, body, trailers: HeaderMap::new() };
+    let response = RecordedResponse { status: StatusCode::OK, headers, body, trailers: HeaderMap::new(), trace: None };
     let bare = RecordedResponse { headers: HeaderMap::new(), ..response.clone() };
     round_trip(&f, "lines", Event::Complete, Arc::new(response)).await;
     round_trip(&f, "none", Event::Complete, Arc::new(bare)).await;
@@ -73,6 +73,15 @@ pub async fn trailers_are_kept(f: Fixture) {
     response.headers.clear();
     response.body = RecordedBody::Stored(Bytes::new());
     round_trip(&f, "trailers-only", Event::Fail, Arc::new(response)).await;
+}
+
+/// The span of a traced execution, with and without trailers beside it.
+pub async fn the_span_of_an_execution_is_kept(f: Fixture) {
+    let mut response = RecordedResponse::clone(&samples::response("x"));
+    response.trace = TraceContext::new([7; 16], [9; 8]);
+    round_trip(&f, "traced", Event::Complete, Arc::new(response.clone())).await;
+    response.trailers.insert(HeaderName::from_static("x-sum"), HeaderValue::from_static("1"));
+    round_trip(&f, "traced-trailers", Event::Fail, Arc::new(response)).await;
 }
 
 /// Statuses from end to end, also those without a body and without a name.

@@ -34,30 +34,47 @@ impl Gateway {
 
     /// Starts one that breaks rules (see `oncekey_engine::fault`), none if there are none.
     pub(crate) async fn breaking(rules: &str, upstream: &str, settings: &str) -> Self {
+        Self::within(&[("ONCEKEYTEST_BREAK", rules)], upstream, settings).await
+    }
+
+    /// Starts one with these environment variables.
+    pub(crate) async fn within(environment: &[(&str, &str)], upstream: &str, settings: &str) -> Self {
         let directory = oncekey_testkit::scratch_dir().expect("a directory");
         let store = format!("sqlite:{}", directory.path().join("oncekey.db").display());
-        let mut gateway = Self::on(&store, directory.path(), upstream, settings, rules).await;
+        let mut gateway = Self::on(&store, directory.path(), upstream, settings, environment).await;
         gateway.directory = Some(directory);
         gateway
     }
 
     /// Starts one on a store that is a server.
     pub(crate) async fn on_server(store: &str, upstream: &str, settings: &str) -> Self {
+        Self::on_server_within(&[], store, upstream, settings).await
+    }
+
+    /// The same with these environment variables.
+    pub(crate) async fn on_server_within(
+        environment: &[(&str, &str)],
+        store: &str,
+        upstream: &str,
+        settings: &str,
+    ) -> Self {
         let directory = oncekey_testkit::scratch_dir().expect("a directory");
-        let mut gateway = Self::on(store, directory.path(), upstream, settings, "").await;
+        let mut gateway = Self::on(store, directory.path(), upstream, settings, environment).await;
         gateway.directory = Some(directory);
         gateway
     }
 
     /// Starts a further gateway on this one's store.
     pub(crate) async fn second(&self, upstream: &str, settings: &str) -> Self {
-        let directory = oncekey_testkit::scratch_dir().expect("a directory");
-        let mut gateway = Self::on(&self.store, directory.path(), upstream, settings, "").await;
-        gateway.directory = Some(directory);
-        gateway
+        self.second_within(&[], upstream, settings).await
     }
 
-    async fn on(store: &str, directory: &Path, upstream: &str, settings: &str, broken: &str) -> Self {
+    /// The same with these environment variables.
+    pub(crate) async fn second_within(&self, environment: &[(&str, &str)], upstream: &str, settings: &str) -> Self {
+        Self::on_server_within(environment, &self.store, upstream, settings).await
+    }
+
+    async fn on(store: &str, directory: &Path, upstream: &str, settings: &str, environment: &[(&str, &str)]) -> Self {
         let file = directory.join("oncekey.toml");
         std::fs::write(&file, settings).expect("written");
         let [address, admin] = free_addresses().expect("two ports");
@@ -68,7 +85,7 @@ impl Gateway {
             command.args(["--upstream", upstream]);
         }
         command.args(["--listen", &address.to_string(), "--admin", &admin.to_string()]);
-        command.env("ONCEKEYTEST_BREAK", broken);
+        command.envs(environment.iter().copied());
         let mut process = Process::start(&mut command).expect("oncekey starts");
         process.ready(admin, "/readyz").await.expect("oncekey becomes ready");
         Self { process, address, admin, file, directory: None, store: store.to_owned() }
