@@ -28,12 +28,14 @@ pub(crate) fn start(arguments: LoggingArguments, environment: &Environment, trac
     started.try_init().map_err(|error| Failure::failed(format_args!("logging can't start: {error}")))
 }
 
-/// What may be logged of that. What other libraries say at `debug` and `trace` holds what they work on: field lines, the parameters of
-/// statements, and with them keys, scopes and bodies, which no line at any level may hold (P2).
+/// What may be logged of that. What other libraries say at `debug` and `trace` is about what they work on, such as the parameters of
+/// statements or the bytes of a message; which of it holds a key, a scope or a body is up to each of their releases, and no line at any
+/// level may (P2).
 fn fit_for_logs<S: Subscriber>(filter: EnvFilter) -> impl Filter<S> {
     let most = filter.max_level_hint();
     let fit = filter_fn(|said: &Metadata<'_>| {
-        !traces::is_span(said) && (said.target().starts_with("oncekey") || *said.level() <= Level::INFO)
+        let is_own = said.target().starts_with("oncekey");
+        !traces::is_span(said) && (is_own || *said.level() <= Level::INFO)
     });
     filter.and(if let Some(most) = most { fit.with_max_level_hint(most) } else { fit })
 }
@@ -66,6 +68,11 @@ const fn level_filter(level: LogLevel) -> LevelFilter {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use parking_lot::Mutex;
+    use tracing_subscriber::fmt::MakeWriter;
+
     use super::*;
 
     #[test]
@@ -75,6 +82,47 @@ mod tests {
         assert_eq!(shown(None, &Environment::default()), Ok("info".to_owned()));
         assert_eq!(shown(None, &environment), Ok("oncekey=debug".to_owned()));
         assert_eq!(shown(Some(LogLevel::Warn), &environment), Ok("warn".to_owned()));
+    }
+
+    #[test]
+    fn what_other_libraries_say_at_debug_is_not_logged_whatever_is_asked_for() {
+        let said = Said::default();
+        let environment = Environment::from([("RUST_LOG", "trace")]);
+        let filter = fit_for_logs(filter(None, &environment).expect("a level"));
+        let logs = tracing_subscriber::fmt::layer().with_ansi(false).with_writer(said.clone()).with_filter(filter);
+        tracing::subscriber::with_default(tracing_subscriber::registry().with(logs), || {
+            tracing::debug!(target: "tokio_postgres::query", "executing with parameters: canary");
+            tracing::trace!(target: "h2::codec", "canary");
+            let _span = tracing::info_span!(target: oncekey_engine::SPAN_TARGET, "canary").entered();
+            tracing::info!(target: "h2", "a library's own");
+            tracing::trace!(target: "oncekey_engine::lead", "ours");
+        });
+        let said = String::from_utf8(said.0.lock().clone()).expect("text");
+        assert!(said.contains("a library's own") && said.contains("ours"), "{said}");
+        assert!(!said.contains("canary"), "{said}");
+    }
+
+    /// What was logged.
+    #[derive(Clone, Default)]
+    struct Said(Arc<Mutex<Vec<u8>>>);
+
+    impl std::io::Write for Said {
+        fn write(&mut self, said: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().extend_from_slice(said);
+            Ok(said.len())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    impl MakeWriter<'_> for Said {
+        type Writer = Self;
+
+        fn make_writer(&self) -> Self {
+            self.clone()
+        }
     }
 
     #[test]

@@ -38,6 +38,7 @@
 //! | `forget_outcomes` | an outcome that can't be recorded at once is given up (D3) |
 //! | `endless_attempts` | under `retry`, `max_attempts` isn't looked at (E7) |
 //! | `probe_early` | "there is no such operation" is believed at any time (E7) |
+//! | `log_urls` | a probe that fails is logged with its URL (P2) |
 //! | `keep_lost_claims` | a claim whose execution was lost isn't written off (E4) |
 //! | `refused_is_ambiguous` | what an HTTP/2 upstream provably didn't execute counts as unknown (E6) |
 //! | `cancel_is_proof` | a stream reset with CANCEL counts as not executed (E7) |

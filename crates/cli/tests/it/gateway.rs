@@ -5,6 +5,7 @@
 mod answers;
 mod applications;
 mod bodies;
+mod canary;
 mod clients;
 mod combined;
 mod connections;

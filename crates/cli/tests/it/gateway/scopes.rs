@@ -24,14 +24,14 @@ use tokio::task::JoinSet;
 use super::stand::{Gateway, oncekey, order, until};
 
 /// Whoever makes tokens and publishes the keys to verify them with, until it is dropped.
-struct Issuer {
+pub(super) struct Issuer {
     address: SocketAddr,
     keys: Arc<Mutex<Vec<(&'static str, EncodingKey)>>>,
     _serving: JoinSet<()>,
 }
 
 impl Issuer {
-    async fn start() -> Self {
+    pub(super) async fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address");
         let keys: Arc<Mutex<Vec<(&'static str, EncodingKey)>>> = Arc::default();
@@ -62,7 +62,7 @@ impl Issuer {
     }
 
     /// A token of the present key that is valid `seconds` longer.
-    fn token(&self, subject: &str, seconds: i64) -> String {
+    pub(super) fn token(&self, subject: &str, seconds: i64) -> String {
         #[expect(clippy::disallowed_methods, reason = "the program under test reads the machine's clock")]
         let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs();
         let expires = i64::try_from(now).expect("a time") + seconds;
@@ -73,12 +73,16 @@ impl Issuer {
         jsonwebtoken::encode(&header, &claims, key).expect("a token")
     }
 
-    fn settings(&self) -> String {
+    /// The section of a configuration that has tokens verified by its keys.
+    pub(super) fn section(&self) -> String {
         let address = self.address;
         format!(
-            "[jwt]\njwks = \"http://{address}/jwks\"\nissuer = \"issuer\"\naudience = [\"orders\"]\nleeway = \"0s\"\n\
-             [defaults]\nscope = [\"jwt:sub\", \"header:X-Account-Id\"]\n"
+            "[jwt]\njwks = \"http://{address}/jwks\"\nissuer = \"issuer\"\naudience = [\"orders\"]\nleeway = \"0s\"\n"
         )
+    }
+
+    fn settings(&self) -> String {
+        self.section() + "[defaults]\nscope = [\"jwt:sub\", \"header:X-Account-Id\"]\n"
     }
 }
 

@@ -6,6 +6,7 @@ pub(crate) mod collector;
 use std::net::TcpListener;
 
 use collector::{Collector, Exported};
+use futures_util::future::{Either, select};
 use oncekey_testkit::{CountingUpstream, PATIENCE, free_address};
 use rusqlite::{Connection, OpenFlags};
 
@@ -117,33 +118,38 @@ async fn a_replay_on_another_node_points_back_at_the_execution_that_the_upstream
 async fn a_duplicate_that_waits_is_a_span_and_points_at_what_it_waited_for() {
     let (upstream, collector) = (CountingUpstream::start().await, Collector::http().await);
     let url = collector.url();
-    let settings = "[defaults]\nwait = \"60s\"\n";
+    let settings = "[defaults]\nwait = \"60s\"\nmax_waiters = 1\n";
     let gateway = Gateway::within(&exporting(&url, "http/protobuf"), &upstream.url(), settings).await;
-    let slow = order("k").header("x-test-gate", "g").header("traceparent", CLIENT[0]);
-    let duplicate = order("k").header("x-test-gate", "g").header("traceparent", CLIENT[1]);
-    let duplicate = async {
+    let call = |client: &str| order("k").header("x-test-gate", "g").header("traceparent", client);
+    let (slow, duplicate) = (call(CLIENT[0]), call(CLIENT[1]));
+    let duplicates = async {
         upstream.arrived(1).await;
-        let waiting = async {
-            super::stand::until("a waiter", || async {
-                let metrics = gateway.ask("/metrics").await;
-                String::from_utf8_lossy(&metrics.body).contains("oncekey_waiters 1").then_some(())
-            })
-            .await;
-            upstream.open("g");
+        // Only one of them may wait, and the other one is told so while it does.
+        let (one, other) = (gateway.send(&duplicate), gateway.send(&duplicate));
+        let (one, other) = (std::pin::pin!(one), std::pin::pin!(other));
+        let (turned_away, waiting) = match select(one, other).await {
+            Either::Left((answer, other)) => (answer, Either::Left(other)),
+            Either::Right((answer, one)) => (answer, Either::Right(one)),
         };
-        tokio::join!(gateway.send(&duplicate), waiting).0
+        assert_eq!(turned_away.problem(), Some("in-progress"));
+        upstream.open("g");
+        waiting.await
     };
-    let (first, waited) = tokio::join!(gateway.send(&slow), duplicate);
+    let (first, waited) = tokio::join!(gateway.send(&slow), duplicates);
     assert_eq!((first.is_replay(), waited.is_replay()), (false, true));
     gateway.end().await;
 
     let spans = collector.spans();
     let ((trace, _), (later, _)) = (parts(CLIENT[0]), parts(CLIENT[1]));
-    let (execution, request) = (only(&spans, "execute", trace), only(&spans, "POST", later));
-    assert_eq!(request.attribute("oncekey.outcome"), Some("waited"));
-    let wait = only(&spans, "wait", later);
-    assert_eq!((&wait.parent, wait.attribute("oncekey.outcome")), (&request.span, Some("answered")));
-    assert_eq!(only(&spans, "replay", later).links, [(execution.trace.clone(), execution.span.clone())]);
+    let with = |outcome: &str| {
+        let found = spans.iter().find(|span| span.trace == later && span.attribute("oncekey.outcome") == Some(outcome));
+        found.unwrap_or_else(|| panic!("no {outcome} in {spans:#?}"))
+    };
+    let (wait, request) = (with("answered"), with("waited"));
+    assert_eq!((wait.name.as_str(), request.name.as_str(), &wait.parent), ("wait", "POST", &request.span));
+    let (execution, replay) = (only(&spans, "execute", trace), only(&spans, "replay", later));
+    assert_eq!(replay.links, [(execution.trace.clone(), execution.span.clone())]);
+    assert_eq!(replay.parent, request.span);
 }
 
 /// Whatever the route makes of it, the upstream is told the span of this request, not that of the client.
