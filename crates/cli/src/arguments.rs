@@ -65,6 +65,11 @@ pub(crate) enum Command {
         /// The configuration file; without one, the environment and the built-in values are shown
         file: Option<PathBuf>,
     },
+    /// Check a configuration against what it names: the store, the upstream, TLS, keys. Changes nothing
+    ///
+    /// Exit 0: `serve` would run. 64: something is wrong with the configuration or with what it names. 69: a needed service isn't
+    /// there. 1: anything else.
+    Check(CheckArguments),
     /// Show what the gateway makes of a request: its key, its scope, its canonical form, its fingerprint
     ///
     /// A request is read from a file in HTTP/1.1 form: the request line, header lines, an empty line, the body. Line ends may
@@ -140,6 +145,23 @@ impl ServeArguments {
             ("--profile", "profile", self.profile),
         ];
         Sources { file: self.config, flags: given(flags), environment, purpose: Purpose::Serve }
+    }
+}
+
+/// What `check` takes.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct CheckArguments {
+    #[command(flatten)]
+    serve: ServeArguments,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+impl CheckArguments {
+    /// Where the settings come from: as for `serve`.
+    pub(crate) fn sources(self, environment: Environment) -> Sources {
+        self.serve.sources(environment)
     }
 }
 

@@ -13,7 +13,7 @@ use crate::exit::Failure;
 use crate::gateway::{self, Listeners};
 use crate::operator::{self, Console};
 use crate::settings::{Environment, Loaded, Sources, load};
-use crate::{check_config, demo, explain, manual, opening, output};
+use crate::{check, check_config, demo, explain, manual, opening, output};
 
 /// Runs the command that was asked for.
 pub(crate) async fn run(arguments: Arguments, environment: Environment) -> Result<(), Failure> {
@@ -21,6 +21,11 @@ pub(crate) async fn run(arguments: Arguments, environment: Environment) -> Resul
         Command::Serve(arguments) => serve(arguments.sources(environment)).await,
         Command::Demo => demo::run().await,
         Command::CheckConfig { file } => check_config::run(file, environment),
+        Command::Check(arguments) => {
+            let json = arguments.json;
+            let sources = arguments.sources(environment);
+            with_console(json, async |console| check::run(&sources, console).await).await
+        }
         Command::Explain(arguments) => explain(&arguments, environment).await,
         Command::Migrate(arguments) => {
             migrate(loaded(&arguments.store.sources(environment))?, arguments.print_sql).await

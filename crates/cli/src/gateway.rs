@@ -32,8 +32,9 @@ use crate::opening;
 use crate::settings::{Loaded, Sources};
 use crate::tls::{self, Tls};
 use assembly::Assembly;
+pub(crate) use assembly::upstream;
 use classes::Promises;
-pub(crate) use classes::classes_of;
+pub(crate) use classes::{classes_of, meets_requirements};
 use reload::Reload;
 use signals::{Asked, Signals};
 

@@ -1,6 +1,7 @@
 //! The program `oncekey`: reads the command line, starts logging and traces, runs the command, ends with its exit code.
 
 mod arguments;
+mod check;
 mod check_config;
 mod commands;
 mod config;

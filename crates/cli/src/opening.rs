@@ -42,7 +42,7 @@ pub(crate) async fn for_serving(config: &StoreConfig, clock: Arc<dyn Clock>) -> 
 
 /// Opens the store of an operator's command; it must be there, in this version's schema.
 pub(crate) async fn for_operator(config: &StoreConfig) -> Result<Arc<dyn Store>, Failure> {
-    let opened = match &config.url {
+    match &config.url {
         StoreUrl::Memory => return Err(in_memory()),
         StoreUrl::Sqlite(path) if !path.exists() => {
             return Err(Failure::unavailable(format_args!(
@@ -50,10 +50,29 @@ pub(crate) async fn for_operator(config: &StoreConfig) -> Result<Arc<dyn Store>,
                 config.url
             )));
         }
+        StoreUrl::Sqlite(_) | StoreUrl::Postgres(_) => {}
+    }
+    as_it_is(config).await.map_err(|error| failure(&error))
+}
+
+/// Opens a store, once, and makes and upgrades nothing.
+pub(crate) async fn as_it_is(config: &StoreConfig) -> Result<Arc<dyn Store>, StoreError> {
+    match &config.url {
+        StoreUrl::Memory => Ok(Arc::new(MemoryStore::new(Arc::new(SystemClock)))),
         StoreUrl::Sqlite(path) => open_sqlite(path, false, Arc::new(SystemClock)).await,
-        StoreUrl::Postgres(url) => open_postgres(postgres(url, config)?, false).await,
-    };
-    opened.map_err(|error| failure(&error))
+        StoreUrl::Postgres(url) => {
+            let options =
+                postgres(url, config).map_err(|failure| StoreError::Misconfigured(failure.to_string().into()))?;
+            open_postgres(options, false).await
+        }
+    }
+}
+
+/// Whether a store has an older schema, or none yet.
+pub(crate) fn is_of_older_schema(error: &StoreError) -> bool {
+    let StoreError::Misconfigured(cause) = error else { return false };
+    let is_old_file = matches!(cause.downcast_ref(), Some(oncekey_store_sqlite::SchemaError::Older { .. }));
+    is_old_file || matches!(cause.downcast_ref(), Some(oncekey_store_postgres::SchemaError::Older { .. }))
 }
 
 /// Creates the store's schema or upgrades it; gives its version before and after.
@@ -88,7 +107,8 @@ fn in_memory() -> Failure {
     Failure::usage("store memory: lives in its gateway's process only; ask its admin API.")
 }
 
-fn postgres(url: &PostgresUrl, config: &StoreConfig) -> Result<PostgresOptions, Failure> {
+/// Where and how a PostgreSQL store is reached.
+pub(crate) fn postgres(url: &PostgresUrl, config: &StoreConfig) -> Result<PostgresOptions, Failure> {
     let mut options = url.options().map_err(Failure::usage)?;
     options.connections = config.connections;
     for (setting, value) in &config.declared {
@@ -122,11 +142,8 @@ async fn open_sqlite(path: &Path, migrate: bool, clock: Arc<dyn Clock>) -> Resul
 /// the wrong one.
 pub(crate) fn failure(error: &StoreError) -> Failure {
     match error {
-        StoreError::Misconfigured(cause) => {
-            let is_old_file = matches!(cause.downcast_ref(), Some(oncekey_store_sqlite::SchemaError::Older { .. }));
-            let is_old = matches!(cause.downcast_ref(), Some(oncekey_store_postgres::SchemaError::Older { .. }));
-            if is_old_file || is_old { Failure::unavailable(error) } else { Failure::usage(error) }
-        }
+        StoreError::Misconfigured(_) if is_of_older_schema(error) => Failure::unavailable(error),
+        StoreError::Misconfigured(_) => Failure::usage(error),
         StoreError::NotApplied(_) | StoreError::MayHaveBeenApplied(_) => Failure::unavailable(error),
         StoreError::Corrupt(_) => Failure::failed(error),
     }

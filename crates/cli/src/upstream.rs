@@ -129,6 +129,14 @@ impl Upstream {
     }
 }
 
+impl Upstream {
+    /// Opens a connection as a request would, and sends nothing on it.
+    pub(crate) async fn reach(&self) -> Result<(), NotExecuted> {
+        let lines = &self.0.lines;
+        lines.line(lines.offer, None).await.map(|line| lines.give_back(line))
+    }
+}
+
 /// An answer's head is there when it resolves. Dropping it closes the connection: what was sent by then stays sent.
 pub(crate) type Exchange = Pin<Box<dyn Future<Output = Result<Response<UpstreamBody>, UpstreamError>> + Send>>;
 

@@ -53,6 +53,7 @@ mod scopes;
 mod seed;
 mod session;
 mod store;
+mod survey;
 mod sweep;
 mod tls;
 #[cfg(feature = "tower")]
@@ -64,6 +65,7 @@ pub use error::SchemaError;
 pub use promise::{Declared, Undeclarable};
 pub use schema::{Migrated, migrate, migration_sql};
 pub use store::PostgresStore;
+pub use survey::{Survey, survey};
 #[cfg(feature = "tower")]
 pub use transactions::{
     Isolation, NoTransaction, PgSavepoint, PgTransaction, PgTransactionError, PgTransactions, TransactionOptions,

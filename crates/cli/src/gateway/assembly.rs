@@ -56,19 +56,21 @@ impl Assembly {
         let routes = config.routes.iter().map(route).collect::<Result<_, String>>().map_err(Failure::failed)?;
         let routes = Routes::new(routes).map_err(Failure::usage)?;
         let refusals = Refusals { own_answers: config.own_answers.clone(), retry_after: config.retry_after };
-        let service = self.layer.with_routes(routes).layer(self.upstream(config, tls));
+        let upstream = upstream(config, tls, Arc::clone(&self.clock), self.drain.clone());
+        let service = self.layer.with_routes(routes).layer(upstream);
         Ok(Serving { service: Traced(service), refusals })
     }
+}
 
-    fn upstream(&self, config: &Config, tls: &Tls) -> Upstream {
-        let options = UpstreamOptions {
-            http: config.upstream.http,
-            tls: tls.upstream.clone(),
-            idle: config.upstream.idle,
-            connect_timeout: config.upstream.connect_timeout,
-            protected: Protected::new(config.routes.iter().flat_map(GuardedRoute::naming_fields)),
-            ..UpstreamOptions::at(config.upstream.url.authority.clone())
-        };
-        Upstream::new(options, Arc::clone(&self.clock), self.drain.clone())
-    }
+/// The upstream of a configuration.
+pub(crate) fn upstream(config: &Config, tls: &Tls, clock: Arc<dyn Clock>, drain: Drain) -> Upstream {
+    let options = UpstreamOptions {
+        http: config.upstream.http,
+        tls: tls.upstream.clone(),
+        idle: config.upstream.idle,
+        connect_timeout: config.upstream.connect_timeout,
+        protected: Protected::new(config.routes.iter().flat_map(GuardedRoute::naming_fields)),
+        ..UpstreamOptions::at(config.upstream.url.authority.clone())
+    };
+    Upstream::new(options, clock, drain)
 }

@@ -60,9 +60,7 @@ impl Promises {
         let mut known = self.known.lock();
         let (promise, ceilings) = &mut *known;
         let new: Vec<_> = routes.iter().map(Ceiling::of).collect();
-        for (guarded, ceiling) in routes.iter().zip(&new) {
-            require(guarded.require, ceiling, promise)?;
-        }
+        meets_requirements(routes, promise)?;
         *ceilings = new;
         for ceiling in &*ceilings {
             let (route, class) = (&ceiling.route, ceiling.class(promise.class));
@@ -130,6 +128,11 @@ pub(crate) fn classes_of(routes: &[GuardedRoute], store: &Promise) -> Classes {
 fn classes(routes: &[Ceiling], store: &Promise) -> Classes {
     let of_routes = routes.iter().map(|ceiling| (ceiling.route.clone(), ceiling.class(store.class)));
     Classes::new(store.class, of_routes.collect()).resting_on(store.declared.clone())
+}
+
+/// Refuses the first route that gets less than it requires (G2).
+pub(crate) fn meets_requirements(routes: &[GuardedRoute], promise: &Promise) -> Result<(), Failure> {
+    routes.iter().try_for_each(|guarded| require(guarded.require, &Ceiling::of(guarded), promise))
 }
 
 /// Refuses a route that gets less than it requires, naming what keeps it from that: the store's settings, or its own.

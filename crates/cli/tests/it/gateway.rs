@@ -6,6 +6,7 @@ mod answers;
 mod applications;
 mod bodies;
 mod canary;
+mod checking;
 mod clients;
 mod combined;
 mod connections;
