@@ -1,6 +1,9 @@
 //! A canary in every key, scope, credential, body and query, sent down every path there is, with all logs on and spans exported:
 //! nothing that the gateway says of it may hold one (P2).
 
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+
 use oncekey_testkit::{Call, CountingUpstream, Cut, FaultProxy, PATIENCE};
 
 use super::scopes::Issuer;
@@ -31,7 +34,7 @@ fn settings(upstream: &CountingUpstream, issuer: &Issuer) -> String {
 fn call(path: &str, key: &str) -> Call {
     Call::post(format!("{path}?q=canary-query"))
         .scope("canary-scope")
-        .key(&format!("canary-key-{key}"))
+        .key(&format!("canary-key-{}-{key}", &path[1..]))
         .header("authorization", "Bearer canary.credential.x")
         .header("cookie", "session=canary-cookie")
         .header("x-test-body", "echo")
@@ -42,7 +45,11 @@ fn call(path: &str, key: &str) -> Call {
 
 /// Down every path that doesn't need the store to fail.
 async fn send_everything(gateway: &Gateway, issuer: &Issuer) {
-    let told = async |call: Call| gateway.send(&call).await.status.as_u16();
+    let met = RefCell::new(BTreeSet::new());
+    let told = async |call: Call| {
+        let answer = gateway.send(&call).await;
+        met.borrow_mut().insert(answer.problem().unwrap_or(if answer.is_replay() { "replay" } else { "" }).to_owned());
+    };
     for path in ["/orders", "/cookie", "/authorized", "/again", "/asked", "/unclear", "/small", "/open", "/unguarded"] {
         // First, replay, mismatch.
         told(call(path, "a")).await;
@@ -81,6 +88,19 @@ async fn send_everything(gateway: &Gateway, issuer: &Issuer) {
         let bearing = Call::post("/token").key("canary-token").header("authorization", &format!("Bearer {token}"));
         told(bearing.json("\"canary\"")).await;
     }
+    let ends = [
+        "",
+        "replay",
+        "key-reused",
+        "outcome-unknown",
+        "scope-invalid",
+        "scope-missing",
+        "key-invalid",
+        "request-invalid",
+        "response-not-stored",
+    ];
+    let missed: Vec<_> = ends.iter().filter(|end| !met.borrow().contains(**end)).collect();
+    assert!(missed.is_empty(), "{missed:?} among {met:?}");
     for malformed in MALFORMED {
         let mut client = gateway.raw().await;
         client.write(malformed).await.expect("sent");
@@ -131,7 +151,7 @@ async fn on_sqlite_nothing_sings() {
     gateway.send(&call("/unguarded", "unreachable")).await;
     // The operator's hands say what they are asked for on stdout, and nothing of it in the log.
     let listed = gateway.operate(&["records", "list", "--json", "--log-level", "trace"]);
-    assert!(String::from_utf8_lossy(&listed.stdout).contains("canary-key-a"), "the canaries were there");
+    assert!(String::from_utf8_lossy(&listed.stdout).contains("canary-key-orders-a"), "the canaries were there");
     assert!(!String::from_utf8_lossy(&listed.stderr).contains(CANARY));
     assert_eq!(sung(gateway, &collector).await, [""; 0]);
 }
