@@ -29,7 +29,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// How a look ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-enum Found {
+enum Mark {
     Ok,
     /// `serve` would run, and its operator should know.
     Warning,
@@ -40,7 +40,7 @@ enum Found {
 #[derive(Debug, Serialize)]
 struct Line {
     check: &'static str,
-    result: Found,
+    result: Mark,
     /// What was found.
     found: String,
     /// What to do about it.
@@ -57,21 +57,21 @@ struct List {
 
 impl List {
     fn ok(&mut self, check: &'static str, found: impl fmt::Display) {
-        self.add(check, Found::Ok, found, None, None);
+        self.add(check, Mark::Ok, found, None, None);
     }
 
     fn warn(&mut self, check: &'static str, found: impl fmt::Display, hint: Option<&'static str>) {
-        self.add(check, Found::Warning, found, hint, None);
+        self.add(check, Mark::Warning, found, hint, None);
     }
 
     fn fail(&mut self, check: &'static str, exit: Exit, found: impl fmt::Display, hint: &'static str) {
-        self.add(check, Found::Failed, found, Some(hint), Some(exit));
+        self.add(check, Mark::Failed, found, Some(hint), Some(exit));
     }
 
     fn add(
         &mut self,
         check: &'static str,
-        result: Found,
+        result: Mark,
         found: impl fmt::Display,
         hint: Option<&'static str>,
         exit: Option<Exit>,
@@ -205,9 +205,9 @@ fn rows(list: &List) -> String {
     let mut rows = Vec::new();
     for Line { check, result, found, hint, .. } in &list.checks {
         let result = match result {
-            Found::Ok => "ok",
-            Found::Warning => "warning",
-            Found::Failed => "FAILED",
+            Mark::Ok => "ok",
+            Mark::Warning => "warning",
+            Mark::Failed => "FAILED",
         };
         rows.push([result.to_owned(), (*check).to_owned(), visible(found)]);
         if let Some(hint) = hint {

@@ -10,7 +10,7 @@ use tokio::time::error::Elapsed;
 use tracing::Span;
 use tracing::field::Empty;
 
-use crate::call::Executed;
+use crate::call::{Executed, Passed};
 use crate::claiming::Answer;
 use crate::flight::Over;
 use crate::recorder::Written;
@@ -58,6 +58,7 @@ pub(crate) fn record(parent: &Span, id: RecordId, event: Event) -> Span {
     let event = match event {
         Event::Complete => "complete",
         Event::Fail => "fail",
+        // An execution ends in no other way.
         _ => "write_off",
     };
     step!("record" of id, in parent, oncekey.event = event)
@@ -139,6 +140,15 @@ pub(crate) fn judged(execution: &Span, verdict: Verdict) {
         Verdict::Unknown => ("unknown", true),
     };
     ended(execution, outcome, failed);
+}
+
+pub(crate) fn passed<A>(passing: &Span, passed: &Passed<A>) {
+    let (outcome, failed) = match passed {
+        Passed::Answered(_) => ("answered", false),
+        Passed::NotExecuted(_) => ("not_executed", true),
+        Passed::Ambiguous(_) => ("unknown", true),
+    };
+    ended(passing, outcome, failed);
 }
 
 pub(crate) fn recorded(recording: &Span, written: &Written) {

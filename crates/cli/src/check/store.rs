@@ -180,19 +180,19 @@ async fn promise(store: &dyn Store, config: &Config, list: &mut List) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::check::Found;
+    use crate::check::Mark;
 
     #[test]
     fn clocks_are_apart_by_more_than_the_question_took() {
         let at = |seconds: i64| Timestamp::from_micros((1_000 + seconds) * 1_000_000);
         for (asked, store, answered, found) in [
-            (0, 0, 0, Found::Ok),
-            (0, 5, 0, Found::Ok),
-            (0, 6, 0, Found::Warning),
-            (0, -6, 0, Found::Warning),
+            (0, 0, 0, Mark::Ok),
+            (0, 5, 0, Mark::Ok),
+            (0, 6, 0, Mark::Warning),
+            (0, -6, 0, Mark::Warning),
             // A slow answer proves no difference.
-            (0, 15, 10, Found::Ok),
-            (0, 16, 10, Found::Warning),
+            (0, 15, 10, Mark::Ok),
+            (0, 16, 10, Mark::Warning),
         ] {
             let mut list = List::default();
             clock(at(asked), at(store), at(answered), &mut list);

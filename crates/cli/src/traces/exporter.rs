@@ -72,10 +72,10 @@ impl OnRuntime {
 impl Exports for OnRuntime {
     async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
         let exporter = Arc::clone(&self.exporter);
-        let exported = self.runtime.spawn(async move { exporter.export(batch).await }).await;
-        let exported = exported.unwrap_or_else(|ended| Err(OTelSdkError::InternalFailure(ended.to_string())));
-        self.take_note(&exported);
-        exported
+        let sent = self.runtime.spawn(async move { exporter.export(batch).await }).await;
+        let sent = sent.unwrap_or_else(|ended| Err(OTelSdkError::InternalFailure(ended.to_string())));
+        self.take_note(&sent);
+        sent
     }
 
     fn shutdown_with_timeout(&self, timeout: Duration) -> OTelSdkResult {

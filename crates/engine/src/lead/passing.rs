@@ -29,7 +29,9 @@ impl<A: Send + 'static> Lead<A> {
         }
         tracing::warn!(operation = %self.leading.id, "let through without a claim: the store can't be reached");
         let span = spans::pass(&self.span, self.leading.id, &self.policy.route);
-        let passed = self.pass(pass).instrument(span).await;
+        let passed = self.pass(pass).instrument(span.clone()).await;
+        spans::passed(&span, &passed);
+        drop(span);
         match &passed {
             Passed::Answered(_) => {}
             Passed::NotExecuted(proof) => tracing::warn!(operation = %self.leading.id, %proof, "unguarded"),

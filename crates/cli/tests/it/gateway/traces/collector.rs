@@ -59,10 +59,10 @@ impl Collector {
     pub(crate) async fn http() -> Self {
         let (listener, taken, mut serving) = prepared().await;
         let address = listener.local_addr().expect("an address");
-        let takes = taken.clone();
+        let noted = taken.clone();
         let take = move |headers: HeaderMap, body: Bytes| async move {
             let request = ExportTraceServiceRequest::decode(body).expect("a message of OTLP");
-            note(&takes, request, headers);
+            note(&noted, request, headers);
             ExportTraceServiceResponse::default().encode_to_vec()
         };
         let router = axum::Router::new().route("/v1/traces", post(take));
