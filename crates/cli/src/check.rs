@@ -9,6 +9,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use oncekey_admin::Tokens;
 use oncekey_store::SystemClock;
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
@@ -136,22 +137,33 @@ fn refusals(list: &mut List, check: &'static str, refused: Refused, hint: &'stat
 
 /// What is kept in variables and files and never shown.
 fn secrets(loaded: &mut Loaded, sources: &Sources, list: &mut List) {
-    match loaded.admin_token(&sources.environment) {
-        Ok(Some(_)) => list.ok("admin token", "it can be read"),
-        Ok(None) if loaded.config.admin.listen.ip().is_loopback() => {
-            list.ok("admin token", "there is none, and the listener is on this machine only");
-        }
-        Ok(None) => {
-            let found = "there is none: the listener serves health and metrics only";
-            list.warn("admin token", found, Some("set admin.token to use the admin API from other machines"));
-        }
-        Err(refused) => refusals(list, "admin token", refused, "put the secret where admin.token says"),
+    match loaded.admin_tokens(&sources.environment) {
+        Ok(tokens) => access(tokens, loaded.config.admin.listen.ip().is_loopback(), list),
+        Err(refused) => refusals(list, "admin token", refused, "put the secret where the setting says"),
     }
     let is_probed = loaded.config.routes.iter().any(|guarded| guarded.probe.is_some());
     match loaded.read_probe_fields(&sources.environment) {
         Ok(()) if is_probed => list.ok("probe headers", "their secrets can be read"),
         Ok(()) => {}
         Err(refused) => refusals(list, "probe headers", refused, "put the secret where probe_headers say"),
+    }
+}
+
+/// Who may use the admin API.
+fn access(tokens: Tokens, loopback: bool, list: &mut List) {
+    let (act, read) = (tokens.act.is_some(), tokens.read.is_some());
+    if let Err(failure) = gateway::access(tokens, loopback) {
+        return list.fail("admin token", failure.exit(), failure, "give each of the two a secret of its own");
+    }
+    match (act, read) {
+        (true, true) => list.ok("admin token", "both can be read"),
+        (true, false) => list.ok("admin token", "it can be read"),
+        (false, true) => list.ok("admin token", "it can be read, and lets nobody change anything"),
+        (false, false) if loopback => list.ok("admin token", "there is none, and the listener is on this machine only"),
+        (false, false) => {
+            let found = "there is none: the listener serves health and metrics only";
+            list.warn("admin token", found, Some("set admin.token to use the admin API from other machines"));
+        }
     }
 }
 

@@ -188,7 +188,8 @@ fn settings(config: &Config) -> Settings {
     }
 }
 
-fn access(tokens: Tokens, loopback: bool) -> Result<Access, Failure> {
+/// Who may use the admin API; refuses one secret for both tokens.
+pub(crate) fn access(tokens: Tokens, loopback: bool) -> Result<Access, Failure> {
     let refused = |error| Failure::usage(format_args!("admin.read_token: {error}"));
     Access::new(tokens, loopback).map_err(refused)
 }

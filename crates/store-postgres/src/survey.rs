@@ -13,6 +13,7 @@ const MISSING: &str = "SELECT wanted || ' on ' || name \
     FROM (VALUES ('idempotency_keys', ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']), \
                  ('idempotency_nodes', ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']), \
                  ('idempotency_sweeps', ARRAY['SELECT', 'UPDATE']), \
+                 ('idempotency_audit', ARRAY['SELECT', 'INSERT', 'DELETE']), \
                  ('oncekey_schema', ARRAY['SELECT'])) AS tables (name, rights), unnest(rights) AS wanted \
     WHERE NOT has_table_privilege(to_regclass(name), wanted) \
     UNION ALL SELECT 'USAGE on idempotency_claims' \

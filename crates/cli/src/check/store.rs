@@ -167,7 +167,7 @@ async fn promise(store: &dyn Store, config: &Config, list: &mut List) {
             return;
         }
     };
-    let class = classes_of(&config.routes, promise.class).lowest();
+    let class = classes_of(&config.routes, &promise).lowest();
     list.ok("promise", format_args!("{} by the store, {class} by the weakest route", promise.class));
     for shortfall in &promise.shortfalls {
         list.warn("promise", shortfall, None);

@@ -102,6 +102,11 @@ async fn what_is_wrong_goes_before_what_is_away() {
     let lines = list(&both);
     assert_eq!((results(&lines, "admin token")[0].0, results(&lines, "upstream")[0].0), ("failed", "failed"));
 
+    // One secret for those who act and those who look.
+    fs::write(&file, "[admin]\ntoken = \"env:ONE\"\nread_token = \"env:ONE\"\n").expect("written");
+    let same = check(&arguments, &[("ONE", "a-token-of-sixteen-or-more")]).await;
+    assert_eq!((same.status.code(), results(&list(&same), "admin token")[0].0), (Some(64), "failed"), "{same:?}");
+
     fs::write(&file, "lisen = \"127.0.0.1:1\"\n").expect("written");
     let wrong = check(&arguments, &[]).await;
     assert_eq!(wrong.status.code(), Some(64), "{wrong:?}");
