@@ -5,7 +5,7 @@
 
 use oncekey_core::policy::Verdict;
 use oncekey_core::{Event, RecordId};
-use oncekey_store::{Begun, Closed, Ending, StoreError};
+use oncekey_store::{Begun, Closed, StoreError};
 use tokio::time::error::Elapsed;
 use tracing::Span;
 use tracing::field::Empty;
@@ -65,14 +65,8 @@ pub(crate) fn record(parent: &Span, id: RecordId, event: Event) -> Span {
 }
 
 /// Ending a transaction, and recording with that what was executed in it.
-pub(crate) fn end(parent: &Span, id: RecordId, ending: &Ending) -> Span {
-    let event = match ending {
-        Ending::Commit(_) | Ending::CommitRecord(_) => Some("complete"),
-        Ending::RollBack => Some("roll_back"),
-        // It turns out in the transaction.
-        Ending::Last(_) => None,
-    };
-    step!("record" of id, in parent, oncekey.event = event)
+pub(crate) fn end(parent: &Span, id: RecordId) -> Span {
+    step!("record" of id, in parent, oncekey.event = Empty)
 }
 
 /// How a step ended. `failed` is for what somebody should look at.
@@ -160,13 +154,15 @@ pub(crate) fn recorded(recording: &Span, written: &Written) {
     ended(recording, outcome, failed);
 }
 
-/// `commits` is whether a record was to be committed.
-pub(crate) fn closed(recording: &Span, closed: &Result<Result<Closed, StoreError>, Elapsed>, commits: bool) {
+/// `commits` is whether a record was to be committed; `None`: what was left to be done in the transaction wasn't done.
+pub(crate) fn closed(recording: &Span, closed: &Result<Result<Closed, StoreError>, Elapsed>, commits: Option<bool>) {
+    recording.record("oncekey.event", commits.map(|commits| if commits { "complete" } else { "roll_back" }));
+    let rolls_back = commits == Some(false);
     let (outcome, failed) = match closed {
-        Ok(Ok(Closed::Recorded { .. })) => ("written", !commits),
+        Ok(Ok(Closed::Recorded { .. })) => ("written", rolls_back),
         Ok(Ok(Closed::Met(_))) => ("held", false),
         Ok(Ok(Closed::Again)) => ("again", false),
-        Ok(_) | Err(_) if !commits => ("rolled_back", false),
+        Ok(_) | Err(_) if rolls_back => ("rolled_back", false),
         Ok(Ok(Closed::RolledBack)) => ("rolled_back", true),
         Ok(Err(StoreError::MayHaveBeenApplied(_))) | Err(_) => ("unknown", true),
         Ok(Err(_)) => ("unavailable", true),

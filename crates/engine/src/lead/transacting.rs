@@ -224,16 +224,17 @@ impl<A: Send + 'static> Lead<A> {
         {
             answer(reply, Some(Ended::Executed { first, verdict }));
         }
-        let span = spans::end(&self.span, id, &ending);
+        let span = spans::end(&self.span, id);
         fault::point("before_record").await;
         let asked = self.node.clock.elapsed();
         let settings = &self.node.settings;
         let patience = if matches!(ending, Ending::RollBack) { settings.store_timeout } else { settings.record_retry };
         let closed = timeout(patience, transaction.end(ending)).instrument(span.clone()).await;
         let made = slot.lock().take();
-        let commits = made.as_ref().is_none_or(Made::commits);
+        let commits = made.as_ref().map(Made::commits);
         spans::closed(&span, &closed, commits);
         drop(span);
+        let commits = commits.unwrap_or(true);
         fault::point("before_reply").await;
         match closed {
             Ok(Ok(Closed::Met(found))) => Attempted::Held { found, asked },

@@ -11,6 +11,8 @@ mod ends;
 mod in_the_way;
 #[path = "transactions/jobs.rs"]
 mod jobs;
+#[path = "transactions/traced.rs"]
+mod traced;
 
 use std::sync::Arc;
 use std::time::Duration;
