@@ -8,7 +8,7 @@ use futures_util::FutureExt;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response};
 use http_body_util::BodyExt;
 use oncekey_core::policy::{OnStoreError, Policy};
-use oncekey_core::{RecordedResponse, response::RecordedBody};
+use oncekey_core::{RecordedResponse, TraceContext, response::RecordedBody};
 use oncekey_engine::Attempt;
 use oncekey_store::{Deferred, ManualClock, MemoryStore, Store, TransactionHandle};
 use oncekey_store_test::{Buffer, EndFault, FaultyStore, Gate, START, ScriptedTransactions};
@@ -245,6 +245,24 @@ async fn an_answer_made_in_the_transaction_is_judged_like_any_other() {
     let stage = Stage::of(|_| {}, |_| Ok(deferred(|_| panic!("as tests do")))).await;
     assert_eq!(problem(&stage.send(order("k")).await), Some("upstream-unreachable"));
     assert_eq!(stage.left().await, (0, false, 1));
+}
+
+/// The inner service puts it into the answer that it returns, which is the placeholder.
+#[tokio::test(start_paused = true)]
+async fn where_an_execution_is_in_its_trace_is_kept_however_its_answer_is_made() {
+    let trace = TraceContext::new([1; 16], [2; 8]).expect("not all zeros");
+    let traced = move |mut answer: Response<TestBody>| {
+        answer.extensions_mut().insert(trace);
+        Ok(answer)
+    };
+    let ways = [
+        Stage::of(|_| {}, move |_| traced(created("now"))).await,
+        Stage::of(|_| {}, move |_| traced(deferred(|_| Response::new("made".into())))).await,
+    ];
+    for stage in ways {
+        stage.send(order("k")).await;
+        assert_eq!(stage.recorded().await.trace, Some(trace));
+    }
 }
 
 #[tokio::test(start_paused = true)]
