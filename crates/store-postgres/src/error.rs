@@ -147,6 +147,11 @@ impl Failure {
         self.refused_with() == Some(&SqlState::LOCK_NOT_AVAILABLE)
     }
 
+    /// How the statement that writes a whole record says that it can't.
+    pub(crate) fn is_division_by_zero(&self) -> bool {
+        self.refused_with() == Some(&SqlState::DIVISION_BY_ZERO)
+    }
+
     /// The error of a call of which nothing was applied: a reading, a statement that was refused, one never sent. A password
     /// that is refused while the store is in use may be one that is just being changed, and a right that is missing be given
     /// back: whoever has an outcome to record goes on trying (D3).

@@ -53,7 +53,9 @@ pub trait Transaction: Send {
     fn handle(&self) -> Arc<dyn Any + Send + Sync>;
 
     /// Ends the transaction. An error means that nothing was applied, or that nobody can tell
-    /// ([`StoreError::MayHaveBeenApplied`]): an unclear commit is settled first by reading the record back by its token.
+    /// ([`StoreError::MayHaveBeenApplied`]): an unclear commit is settled first by reading the record back by its token. Of
+    /// [`Ending::RollBack`] it says that only where the handler may have committed by itself; a rollback of which nothing was heard
+    /// is none of it, for without its connection a transaction ends so too.
     /// Dropping the future doesn't stop an end that has begun.
     async fn end(self: Box<Self>, ending: Ending) -> Result<Closed, StoreError>;
 }

@@ -228,7 +228,8 @@ impl<A: Send + 'static> Lead<A> {
         fault::point("before_record").await;
         let asked = self.node.clock.elapsed();
         let settings = &self.node.settings;
-        let patience = if matches!(ending, Ending::RollBack) { settings.store_timeout } else { settings.record_retry };
+        let rolls_back = matches!(ending, Ending::RollBack);
+        let patience = if rolls_back { settings.store_timeout } else { settings.record_retry };
         let closed = timeout(patience, transaction.end(ending)).instrument(span.clone()).await;
         let made = slot.lock().take();
         let commits = made.as_ref().map(Made::commits);
@@ -242,6 +243,10 @@ impl<A: Send + 'static> Lead<A> {
             Ok(Ok(Closed::Recorded { .. })) if commits => Attempted::Executed(self.recorded(made)),
             Ok(Ok(Closed::Recorded { .. })) => {
                 tracing::error!(operation = %id, "what was to be rolled back was committed");
+                Attempted::Executed(over(Over::Unknown { settles: true }))
+            }
+            Ok(Err(StoreError::MayHaveBeenApplied(error))) if rolls_back => {
+                tracing::error!(operation = %id, %error, "nobody can tell what a transaction left that was to be rolled back");
                 Attempted::Executed(over(Over::Unknown { settles: true }))
             }
             // It isn't committed, and that is all that a rollback has to achieve.

@@ -4,8 +4,8 @@ use std::any::Any;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use oncekey_core::{Event, Timestamp};
-use oncekey_store::{Claim, Closed, Ending, Found, Outcome, StoreError, Transaction};
+use oncekey_core::{Event, State, Timestamp};
+use oncekey_store::{Claim, Closed, Ending, Found, Outcome, Replaces, StoreError, Transaction};
 use tokio::runtime::Handle;
 use tokio::time::{sleep, timeout};
 use tokio_postgres::types::Type;
@@ -65,11 +65,11 @@ impl<L: Lent> Drop for Open<L> {
 }
 
 impl<L: Lent> Open<L> {
-    async fn finish(&self, lent: &L, ending: Ending) -> Result<Closed, StoreError> {
+    async fn finish(&self, lent: &Arc<L>, ending: Ending) -> Result<Closed, StoreError> {
         // Its last statement may be running still, if it was given up or left to another task.
         let taken = timeout(self.ground.server.options().lock_timeout, lent.take_back()).await.ok().flatten();
         let met = lent.has_met_another();
-        let Some(mut connection) = taken else { return self.wrest(matches!(ending, Ending::RollBack)).await };
+        let Some(mut connection) = taken else { return self.wrest(lent, matches!(ending, Ending::RollBack)).await };
         let lock_timeout = self.ground.server.options().lock_timeout;
         match ending {
             Ending::RollBack => self.roll_back(connection, met).await,
@@ -87,8 +87,12 @@ impl<L: Lent> Open<L> {
     }
 
     /// Ends a transaction whose handler doesn't let go of it.
-    async fn wrest(&self, rolling_back: bool) -> Result<Closed, StoreError> {
-        match self.ground.terminate(self.pid, self.script.lock).await {
+    async fn wrest(&self, lent: &Arc<L>, rolling_back: bool) -> Result<Closed, StoreError> {
+        let ended = self.ground.terminate(self.pid, self.script.lock).await;
+        // What it was running fails now, and nobody who keeps a handle keeps a place of the pool with it.
+        let (lent, patience) = (Arc::clone(lent), self.ground.patience());
+        self.ground.server.tasks().spawn(async move { drop(timeout(patience, lent.take_back()).await) });
+        match ended {
             Ok(false) => self.foreign().await,
             Ok(true) | Err(_) if rolling_back => Ok(Closed::RolledBack),
             Ok(true) => Err(Trouble::Kept.not_applied()),
@@ -155,10 +159,18 @@ impl<L: Lent> Open<L> {
         }
         if trouble.is_in_the_way()
             && let Some(found) = self.ground.found(&self.claim).await?
+            && !self.may_replace(&found)
         {
             return Ok(Closed::Met(Box::new(found)));
         }
         Err(trouble.not_applied())
+    }
+
+    /// Whether a record is the one that the claim was to replace, and nobody executes it.
+    fn may_replace(&self, found: &Found) -> bool {
+        let record = &found.record;
+        let is_the_same = |seen: Replaces| seen.token == record.token && seen.state == record.state;
+        record.state != State::Processing && self.claim.replaces.is_some_and(is_the_same)
     }
 
     /// Finds out whether a commit that nobody acknowledged took place. The lock is free once the old transaction has ended, one
@@ -221,8 +233,19 @@ impl<L: Lent> Open<L> {
         if let Some(written) = Written::new(&self.claim, outcome, self.started, self.attempt) {
             let values = written.values(self.ground.now(), None);
             let params: Vec<_> = values.iter().map(Value::param).collect();
-            if let Err(failure) = self.ground.aside.query(WRITE, &params).await {
-                tracing::error!(operation = %id, %failure, "the unknown outcome was not recorded");
+            let patience = self.ground.patience();
+            let writing = async {
+                while let Err(failure) = self.ground.aside.query(WRITE, &params).await {
+                    if failure.is_division_by_zero() {
+                        tracing::error!(operation = %id, "the unknown outcome was not recorded: another's record is there");
+                        return;
+                    }
+                    tracing::debug!(%failure, "an unknown outcome is recorded again");
+                    sleep(patience / 50).await;
+                }
+            };
+            if timeout(patience * 2, writing).await.is_err() {
+                tracing::error!(operation = %id, "the unknown outcome was not recorded: the database did not let it be");
             }
         }
         Err(StoreError::MayHaveBeenApplied(Trouble::Foreign.into()))

@@ -67,7 +67,8 @@ impl Script {
             "SELECT pg_try_advisory_xact_lock({lock})::text, pg_backend_pid()::text, \
                  set_config('oncekey.claim', '{guard}', true), \
                  set_config('oncekey.role', current_setting('role'), true), \
-                 set_config('oncekey.search_path', current_setting('search_path'), true); \
+                 set_config('oncekey.search_path', current_setting('search_path'), true), \
+                 set_config('oncekey.synchronous_commit', current_setting('synchronous_commit'), true); \
              SELECT (extract(epoch FROM clock.now) * 1000000)::bigint::text, encode(k.token, 'hex'), k.status, \
                  k.attempts::text, (k.status = 'processing' AND k.deadline > clock.now \
                      AND coalesce(n.alive_until > clock.now, false))::text \
@@ -111,11 +112,13 @@ impl Script {
         SELECT pg_advisory_xact_lock($1) FROM patience";
 }
 
-/// A COMMIT must not be cut short: it would be there, and perhaps on no standby.
+/// A COMMIT must not be cut short: it would be there, and perhaps on no standby. Nor must it be less safe than others of its pool,
+/// for the record is promised whatever the handler's rows are worth to it.
 fn surroundings(lock_timeout: Duration) -> String {
     format!(
         "SELECT set_config('role', current_setting('oncekey.role'), true), \
              set_config('search_path', current_setting('oncekey.search_path'), true), \
+             set_config('synchronous_commit', current_setting('oncekey.synchronous_commit'), true), \
              set_config('lock_timeout', '{}', true), set_config('statement_timeout', '0', true)",
         millis(lock_timeout)
     )

@@ -62,7 +62,7 @@ impl Pool for Connections {
             Ok(Err(error)) => return Err(error.into()),
         };
         let rows = ask(&mut transaction, script.open.clone()).await?;
-        Ok((PooledTransaction(Some(transaction)), rows))
+        Ok((PooledTransaction { transaction: Some(transaction), is_lost: false }, rows))
     }
 
     async fn ask(&self, sql: String) -> Result<Rows, Trouble> {
@@ -81,11 +81,18 @@ async fn ask(connection: &mut ::sqlx::PgConnection, sql: String) -> Result<Rows,
 }
 
 /// A transaction of the pool. Dropping it has sqlx roll back before anybody else gets the connection.
-pub(super) struct PooledTransaction(pub(super) Option<Transaction<'static, Postgres>>);
+pub(super) struct PooledTransaction {
+    pub(super) transaction: Option<Transaction<'static, Postgres>>,
+    /// Whether sqlx has rolled it back before its time: see `SqlxConnection::is_lost`.
+    pub(super) is_lost: bool,
+}
 
 impl PooledTransaction {
     fn get(&mut self) -> Result<&mut Transaction<'static, Postgres>, Trouble> {
-        self.0.as_mut().ok_or(Trouble::Unexpected)
+        if self.is_lost {
+            return Err(Trouble::lost());
+        }
+        self.transaction.as_mut().ok_or(Trouble::Unexpected)
     }
 }
 
@@ -117,12 +124,12 @@ impl Connection for PooledTransaction {
         let time = |column: usize| row.try_get(column).map(Timestamp::from_micros);
         let times = (time(0)?, time(1)?);
         // In a transaction that has failed, COMMIT would answer as if it had committed: then the statement above has failed.
-        self.0.take().ok_or(Trouble::Unexpected)?.commit().await?;
+        self.transaction.take().ok_or(Trouble::Unexpected)?.commit().await?;
         Ok(times)
     }
 
     async fn release(mut self) {
         // Its ROLLBACK, where one is due by sqlx's reckoning, is sent before the pool gives the connection to anybody else.
-        drop(self.0.take());
+        drop(self.transaction.take());
     }
 }

@@ -5,8 +5,9 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use ::sqlx::postgres::{PgQueryResult, PgRow, PgStatement, PgTypeInfo};
+use ::sqlx::postgres::{PgQueryResult, PgRow, PgStatement, PgTransactionManager, PgTypeInfo};
 use ::sqlx::{Acquire, Describe, Either, Error, Execute, Executor, PgConnection, Postgres, SqlStr, Transaction};
+use ::sqlx_core::transaction::TransactionManager;
 use axum_core::extract::FromRequestParts;
 use futures_util::future::BoxFuture;
 use futures_util::stream::{self, BoxStream};
@@ -29,7 +30,8 @@ pub(super) struct LentTransaction {
 impl LentTransaction {
     pub(super) fn new(transaction: PooledTransaction) -> Self {
         let met = Arc::<AtomicBool>::default();
-        let connection = SqlxConnection { transaction: transaction.0, met: Arc::clone(&met) };
+        let PooledTransaction { transaction, is_lost } = transaction;
+        let connection = SqlxConnection { transaction, is_lost, met: Arc::clone(&met) };
         Self { connection: Arc::new(Mutex::new(connection)), met }
     }
 }
@@ -42,8 +44,13 @@ impl Lent for LentTransaction {
     }
 
     async fn take_back(&self) -> Option<PooledTransaction> {
-        let transaction = self.connection.lock().await.transaction.take()?;
-        Some(PooledTransaction(Some(transaction)))
+        let mut connection = self.connection.lock().await;
+        let (mut transaction, is_lost) = (connection.transaction.take()?, connection.is_lost);
+        // Savepoints that were never dropped: sqlx would take what ends the transaction for their end.
+        while PgTransactionManager::get_transaction_depth(&transaction) > 1 {
+            PgTransactionManager::start_rollback(&mut transaction);
+        }
+        Some(PooledTransaction { transaction: Some(transaction), is_lost })
     }
 
     fn has_met_another(&self) -> bool {
@@ -98,6 +105,9 @@ impl<S: Sync> FromRequestParts<S> for SqlxTransaction {
 #[derive(Debug)]
 pub struct SqlxConnection {
     transaction: Option<Transaction<'static, Postgres>>,
+    /// Whether a savepoint could not be set, or setting it was given up. sqlx rolls back the whole transaction then, and each statement
+    /// after it would commit by itself.
+    is_lost: bool,
     met: Arc<AtomicBool>,
 }
 
@@ -106,6 +116,9 @@ impl SqlxConnection {
     /// handler answers them, and its client's retry runs anew.
     pub fn connection(&mut self) -> Result<&mut PgConnection, Error> {
         match &mut self.transaction {
+            _ if self.is_lost => {
+                Err(Error::Protocol("the transaction was rolled back, for a savepoint was not set".to_owned()))
+            }
             Some(transaction) => Ok(transaction),
             None => Err(Error::Protocol("the transaction has ended: it lasts as long as its handler runs".to_owned())),
         }
@@ -181,9 +194,16 @@ impl<'c> Acquire<'c> for &'c mut SqlxConnection {
     }
 
     fn begin(self) -> BoxFuture<'c, Result<Transaction<'c, Postgres>, Error>> {
-        match self.connection() {
-            Ok(connection) => ::sqlx::Connection::begin(connection).boxed(),
-            Err(error) => futures_util::future::ready(Err(error)).boxed(),
+        async move {
+            let note = self.noting();
+            self.connection()?;
+            let SqlxConnection { transaction, is_lost, .. } = self;
+            let transaction = transaction.as_mut().ok_or(Error::WorkerCrashed)?;
+            *is_lost = true;
+            let savepoint = ::sqlx::Connection::begin(&mut **transaction).await.inspect_err(note)?;
+            *is_lost = false;
+            Ok(savepoint)
         }
+        .boxed()
     }
 }

@@ -64,6 +64,13 @@ impl Trouble {
         self.code() == Some(code::IN_FAILED_TRANSACTION)
     }
 
+    /// What sqlx's rolling back of the whole transaction, when a savepoint couldn't be set, means to its end.
+    #[cfg(feature = "sqlx")]
+    pub(super) fn lost() -> Self {
+        let message = "a savepoint could not be set, and all was rolled back".to_owned();
+        Self::Refused { code: code::IN_FAILED_TRANSACTION.to_owned(), message }
+    }
+
     /// The transaction isn't the one that was begun: its savepoint isn't there.
     pub(super) fn is_foreign(&self) -> bool {
         self.code().is_some_and(|code| [code::NO_SUCH_SAVEPOINT, code::NO_ACTIVE_TRANSACTION].contains(&code))

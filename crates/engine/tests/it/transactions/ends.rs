@@ -81,12 +81,30 @@ async fn an_end_that_takes_forever_is_unknown() {
 /// A rollback has to achieve nothing but that nothing is committed.
 #[tokio::test(start_paused = true)]
 async fn a_rollback_that_failed_is_one() {
-    for fault in [EndFault::NotApplied, EndFault::RequestLost, EndFault::ReplyLost, EndFault::RolledBack] {
+    for fault in [EndFault::NotApplied, EndFault::RolledBack] {
         let stage = Stage::new().await;
         stage.transactions.fail_end(fault);
         stage.upstream.next(Run::Answer(Verdict::Failed));
         assert_eq!((stage.run().await, stage.rows().len()), ("first 1".to_owned(), 0));
         assert_eq!(stage.run().await, "first 2");
+    }
+}
+
+/// The store says so when a handler has committed by itself: its answer, which says that it failed, may be untrue then, and no
+/// waiter's turn is next.
+#[tokio::test(start_paused = true)]
+async fn a_rollback_that_may_have_left_something_is_unknown() {
+    for run in [Run::Answer(Verdict::Failed), Run::Lose, Run::Panic, Run::Refuse] {
+        let stage = Stage::new().await;
+        stage.transactions.fail_end(EndFault::RequestLost);
+        let gate = stage.upstream.held(run);
+        let first = spawn(&stage.engine, stage.call());
+        gate.reached().await;
+        let other = spawn(&stage.engine, stage.call());
+        settle().await;
+        gate.open();
+        assert_eq!(said(vec![first, other]).await, ["unknown for now"; 2]);
+        assert_eq!(stage.upstream.runs(), 1);
     }
 }
 

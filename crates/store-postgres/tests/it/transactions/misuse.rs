@@ -1,8 +1,10 @@
 //! Handlers that do what they shouldn't: found out, or harmless.
 
 use oncekey_core::State;
-use oncekey_store::{Begun, Closed, Ending, StoreError};
+use oncekey_store::{Begun, Closed, Ending, Replaces, StoreError};
+use oncekey_store_postgres::TransactionOptions;
 use oncekey_store_test::samples;
+use sqlx::Acquire;
 
 use super::{Driver, Handle, Stage, Where, claim, everywhere, extensions, told};
 
@@ -11,6 +13,9 @@ everywhere! {
     a_handler_that_ends_the_transaction_is_found_out
     a_handle_that_is_kept_gets_errors
     settings_of_the_handler_do_no_harm
+    what_a_handler_ended_is_recorded_once_it_can_be
+    a_commit_keeps_the_promise_that_the_pool_began_with
+    a_constraint_that_divides_by_zero_is_no_record_in_the_way
 }
 
 /// Its answer is not given: none of its rows is there.
@@ -106,4 +111,155 @@ async fn settings_of_the_handler_do_no_harm(driver: Driver, place: Where) {
         assert_eq!((stage.state(&claim).await, stage.torn().await), (Some(State::Completed), 0));
     }
     stage.raw.client.batch_execute(&format!("DROP OWNED BY {role}; DROP ROLE {role}")).await.expect("dropped");
+}
+
+/// The record that forbids another run is written as soon as the database lets it be.
+async fn what_a_handler_ended_is_recorded_once_it_can_be(driver: Driver, place: Where) {
+    let stage = Stage::new(driver, place).await;
+    let mine = claim("order");
+    let (_, mut running) = stage.open(&mine).await;
+    running.pay("order").await;
+    running.handle.run("COMMIT").await.expect("it is let do so");
+    stage.raw.client.batch_execute("BEGIN; LOCK TABLE idempotency_keys IN EXCLUSIVE MODE").await.expect("locked");
+    let ending = tokio::spawn(running.end(Ending::RollBack));
+    // Each try waits for the lock for a while, in a session of the store's own.
+    let waiting = "SELECT count(*) FROM pg_locks WHERE relation = 'idempotency_keys'::regclass AND NOT granted";
+    for waits in [1, 0, 1] {
+        while stage.raw.count(waiting).await != waits && !ending.is_finished() {
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+    }
+    stage.raw.client.batch_execute("ROLLBACK").await.expect("unlocked");
+    let closed = ending.await.expect("no panic");
+    assert!(matches!(closed, Err(StoreError::MayHaveBeenApplied(_))), "{closed:?}");
+    assert_eq!((stage.state(&mine).await, stage.rows().await), (Some(State::Unknown), 1));
+}
+
+/// A handler that doesn't care for its rows can't do so for the record.
+async fn a_commit_keeps_the_promise_that_the_pool_began_with(driver: Driver, place: Where) {
+    let stage = Stage::new(driver, place).await;
+    let sql = "CREATE TABLE seen (said TEXT); \
+         CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS \
+             $$ BEGIN INSERT INTO seen VALUES (current_setting('synchronous_commit')); RETURN NULL; END $$; \
+         CREATE CONSTRAINT TRIGGER at_commit AFTER INSERT ON ledger DEFERRABLE INITIALLY DEFERRED \
+             FOR EACH ROW EXECUTE FUNCTION note()";
+    stage.raw.client.batch_execute(sql).await.expect("a trigger");
+    for scope in ["LOCAL", "SESSION"] {
+        let (_, mut running) = stage.open(&claim(scope)).await;
+        running.handle.run(&format!("SET {scope} synchronous_commit = off")).await.expect("set");
+        running.pay(scope).await;
+        assert!(matches!(running.commit().await, Ok(Closed::Recorded { .. })));
+    }
+    assert_eq!(stage.raw.count("SELECT count(*) FROM seen WHERE said = 'on'").await, 2);
+}
+
+/// It is the handler's failure, and told once: not taken for another's record, for which the handler would run again.
+async fn a_constraint_that_divides_by_zero_is_no_record_in_the_way(driver: Driver, place: Where) {
+    let stage = Stage::new(driver, place).await;
+    let sql = "CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN 1 / 0; END $$; \
+         CREATE CONSTRAINT TRIGGER at_commit AFTER INSERT ON ledger DEFERRABLE INITIALLY DEFERRED \
+             FOR EACH ROW EXECUTE FUNCTION fail()";
+    stage.raw.client.batch_execute(sql).await.expect("a trigger");
+    let first = claim("order");
+    let (_, running) = stage.open(&first).await;
+    assert!(matches!(running.end(Ending::Commit(samples::failed())).await, Ok(Closed::Recorded { .. })));
+    let seen = Replaces { token: first.token, state: State::Failed, expired: false };
+    let (attempt, mut running) = stage.open(&samples::retry(&first.identity, first.owner, seen)).await;
+    running.pay("order").await;
+    let closed = running.commit().await;
+    assert!(matches!(closed, Err(StoreError::NotApplied(_))), "attempt {attempt}: {closed:?}");
+    assert_eq!((stage.state(&first).await, stage.rows().await), (Some(State::Failed), 0));
+}
+
+/// sqlx counts savepoints; one that is never dropped would have it take the next COMMIT for the savepoint's.
+#[tokio::test]
+async fn a_savepoint_that_is_forgotten_is_undone() {
+    let stage = Stage::with(Driver::Sqlx, Where::Old, 1, TransactionOptions::default()).await;
+    for (n, ending) in [
+        Ending::Commit(samples::completed("done")),
+        Ending::CommitRecord(samples::completed("declined")),
+        Ending::RollBack,
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let key = format!("order-{n}");
+        let (_, mut running) = stage.open(&claim(&key)).await;
+        let Handle::Sqlx(tx) = &mut running.handle else { panic!("sqlx") };
+        for _ in 0..2 {
+            let mut forgotten = tx.begin().await.expect("a savepoint");
+            sqlx::query("INSERT INTO ledger VALUES ('forgotten')").execute(&mut *forgotten).await.expect("a row");
+            std::mem::forget(forgotten);
+        }
+        let rolls_back = matches!(ending, Ending::RollBack);
+        let closed = running.end(ending).await;
+        let wanted = if rolls_back { "RolledBack" } else { "Recorded" };
+        assert!(format!("{closed:?}").starts_with(&format!("Ok({wanted}")), "{n}: {closed:?}");
+        assert_eq!((stage.rows().await, stage.state(&claim(&key)).await.is_some()), (0, !rolls_back));
+    }
+    // The one connection is as good as new.
+    let (_, mut running) = stage.open(&claim("next")).await;
+    running.pay("next").await;
+    assert!(matches!(running.commit().await, Ok(Closed::Recorded { .. })));
+    assert_eq!(stage.rows().await, 1);
+}
+
+/// sqlx rolls back the whole transaction when a savepoint can't be set, or nobody waits for that any more. Nothing may be
+/// done after it, which would commit by itself, and nothing is unknown.
+#[tokio::test]
+async fn a_savepoint_that_is_not_set_costs_the_transaction_and_no_more() {
+    let stage = Stage::with(Driver::Sqlx, Where::Old, 1, TransactionOptions::default()).await;
+    for fails in [true, false] {
+        for goes_on in [true, false] {
+            for rolls_back in [true, false] {
+                let key = format!("{fails}-{goes_on}-{rolls_back}");
+                let (_, mut running) = stage.open(&claim(&key)).await;
+                running.pay(&key).await;
+                if fails {
+                    running.handle.run("SELECT 1 / 0").await.expect_err("refused");
+                }
+                let Handle::Sqlx(tx) = &mut running.handle else { panic!("sqlx") };
+                if fails {
+                    tx.begin().await.map(drop).expect_err("the transaction has failed");
+                } else {
+                    assert!(futures_util::FutureExt::now_or_never(tx.begin()).is_none(), "given up at once");
+                }
+                if goes_on {
+                    running.handle.run("INSERT INTO ledger VALUES ('late')").await.expect_err("it has ended");
+                    let Handle::Sqlx(tx) = &mut running.handle else { panic!("sqlx") };
+                    tx.begin().await.map(drop).expect_err("it has ended");
+                }
+                let ending = if rolls_back { Ending::RollBack } else { Ending::Commit(samples::completed("done")) };
+                let closed = running.end(ending).await;
+                if rolls_back {
+                    assert!(matches!(closed, Ok(Closed::RolledBack)), "{key}: {closed:?}");
+                } else {
+                    assert!(matches!(closed, Err(StoreError::NotApplied(_))), "{key}: {closed:?}");
+                }
+                assert_eq!((stage.rows().await, stage.state(&claim(&key)).await), (0, None), "{key}");
+            }
+        }
+    }
+    let (_, mut running) = stage.open(&claim("next")).await;
+    running.pay("next").await;
+    assert!(matches!(running.commit().await, Ok(Closed::Recorded { .. })));
+    assert_eq!(stage.rows().await, 1);
+}
+
+/// However long the handler's tasks keep it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_handle_that_is_kept_in_use_keeps_no_connection_of_the_pool() {
+    let stage = Stage::with(Driver::TokioPostgres, Where::Old, 1, TransactionOptions::default()).await;
+    let (_, running) = stage.open(&claim("order")).await;
+    let Handle::TokioPostgres(kept) = &running.handle else { panic!("tokio-postgres") };
+    let (kept, busy) = (kept.clone(), kept.clone());
+    let sleeps = tokio::spawn(async move { busy.batch_execute("SELECT pg_sleep(600)").await });
+    stage.raw.until("SELECT count(*) FROM pg_stat_activity WHERE query = 'SELECT pg_sleep(600)'", 1).await;
+    let closed = running.commit().await;
+    assert!(matches!(closed, Err(StoreError::NotApplied(_))), "{closed:?}");
+    sleeps.await.expect("no panic").expect_err("its session was ended");
+    let (_, mut running) = stage.open(&claim("next")).await;
+    running.pay("next").await;
+    assert!(matches!(running.commit().await, Ok(Closed::Recorded { .. })));
+    assert_eq!(kept.batch_execute("SELECT 1").await.expect_err("ended").to_string(), ENDED);
 }
