@@ -4,15 +4,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use oncekey_core::Timestamp;
+use oncekey_store::change::{self, OnClaim};
 use oncekey_store::{Begun, Claim, Found, StoreError};
 use tokio::time::timeout;
 use tokio_postgres::types::Type;
 
-use super::TransactionOptions;
 use super::driver::{Connection, Pool};
 use super::open::Open;
 use super::protocol::{Opened, Script};
 use super::trouble::Trouble;
+use super::{Isolation, TransactionOptions};
 use crate::error::Failure;
 use crate::lookup;
 use crate::session::{Server, Session};
@@ -21,12 +22,26 @@ use crate::store::PostgresStore;
 /// How often a claim is tried whose connection breaks or whose record goes away meanwhile.
 const TRIES: u32 = 5;
 
+/// What a look for the record before the transaction found.
+enum Looked {
+    /// It is looked for in the transaction.
+    NotYet,
+    Held(Box<Found>),
+    Free {
+        attempt: u32,
+    },
+}
+
 /// What all transactions of a pool stand on.
 pub(super) struct Ground {
     pub(super) server: Arc<Server>,
     options: TransactionOptions,
     /// A connection of the store's own, for looking and for ending what is stuck.
     pub(super) aside: Session,
+    /// Whether a record is looked for outside of the transaction, before it begins. Under SERIALIZABLE a look for a record that
+    /// isn't there counts as having read all that stand on its page, and concurrent transactions that have nothing to do with
+    /// each other would fail to serialize. What the look misses, writing the record finds.
+    looks_apart: bool,
 }
 
 impl Ground {
@@ -37,14 +52,16 @@ impl Ground {
         pool: &impl Pool,
     ) -> Result<Arc<Self>, StoreError> {
         let server = Arc::clone(store.server());
-        let ground = Arc::new(Self { aside: Session::new(&server), server, options });
-        ground.verify(pool).await?;
-        Ok(ground)
+        let looks_apart = options.isolation == Isolation::Serializable;
+        let mut ground = Self { aside: Session::new(&server), server, options, looks_apart };
+        let is_serializable = ground.verify(pool).await?;
+        ground.looks_apart |= is_serializable && ground.options.isolation == Isolation::Default;
+        Ok(Arc::new(ground))
     }
 
     /// Puts a mark into the store's database and looks for it by the pool: whatever URLs, poolers and search paths say, that
-    /// is the same table or it isn't.
-    async fn verify(&self, pool: &impl Pool) -> Result<(), StoreError> {
+    /// is the same table or it isn't. Tells whether its transactions are SERIALIZABLE by default.
+    async fn verify(&self, pool: &impl Pool) -> Result<bool, StoreError> {
         const MARK: &str = "\
             INSERT INTO idempotency_nodes (owner, alive_until) VALUES (uuid_send(gen_random_uuid()), '-infinity') \
             RETURNING encode(owner, 'hex')";
@@ -60,7 +77,8 @@ impl Ground {
                  (has_table_privilege('idempotency_keys', 'SELECT') AND has_table_privilege('idempotency_keys', 'INSERT') \
                      AND has_table_privilege('idempotency_keys', 'UPDATE') \
                      AND has_table_privilege('idempotency_nodes', 'UPDATE') \
-                     AND has_sequence_privilege('idempotency_claims', 'USAGE'))::text"
+                     AND has_sequence_privilege('idempotency_claims', 'USAGE'))::text, \
+                 current_setting('default_transaction_isolation')"
         )))
         .await
         .unwrap_or(Err(Trouble::TookTooLong));
@@ -68,8 +86,10 @@ impl Ground {
         let misplaced = |what| Err(StoreError::Misconfigured(Trouble::Misplaced(what).into()));
         match looked {
             Ok(rows) => match rows.first().map(Vec::as_slice) {
-                Some([Some(there), Some(allowed)]) if there == "true" && allowed == "true" => Ok(()),
-                Some([Some(there), _]) if there == "true" => misplaced(
+                Some([Some(there), Some(allowed), isolation]) if there == "true" && allowed == "true" => {
+                    Ok(isolation.as_deref() == Some("serializable"))
+                }
+                Some([Some(there), ..]) if there == "true" => misplaced(
                     "the pool's role may not write oncekey's tables: it needs SELECT, INSERT and UPDATE on idempotency_keys, \
                      SELECT and UPDATE on idempotency_nodes, and USAGE on the sequence idempotency_claims",
                 ),
@@ -98,7 +118,11 @@ impl Ground {
     pub(super) async fn begin<P: Pool>(self: &Arc<Self>, pool: &P, claim: Claim) -> Result<Begun, StoreError> {
         let mut last = Trouble::NoConnection("those of the pool were broken".to_owned());
         for _ in 0..TRIES {
-            let script = Script::new(&claim, &self.options, self.now());
+            let looked = if self.looks_apart { self.look(&claim).await? } else { Looked::NotYet };
+            if let Looked::Held(found) = looked {
+                return Ok(Begun::Held(found));
+            }
+            let script = Script::new(&claim, &self.options, self.now(), !self.looks_apart);
             let (mut connection, rows) = match timeout(self.options.wait + self.patience(), pool.begin(&script)).await {
                 Ok(Ok(begun)) => begun,
                 // Nothing is committed in it, whatever became of it: one that was idle may have been broken for long.
@@ -110,7 +134,10 @@ impl Ground {
                 Err(_) => return Err(Trouble::TookTooLong.not_applied()),
             };
             let opened = Opened::read(&rows).map_err(Trouble::not_applied)?;
-            let attempt = opened.attempt(&claim);
+            let attempt = match looked {
+                Looked::Free { attempt } => Some(attempt),
+                Looked::NotYet | Looked::Held(_) => opened.attempt(&claim),
+            };
             if let (true, Some(attempt)) = (opened.locked, attempt) {
                 let lent = connection.lend();
                 let ground = Arc::clone(self);
@@ -130,6 +157,17 @@ impl Ground {
             }
         }
         Err(last.not_applied())
+    }
+
+    async fn look(&self, claim: &Claim) -> Result<Looked, StoreError> {
+        let found = self.found(claim).await?;
+        let standing = found.as_ref().map(|found| (&found.record, found.owner_alive));
+        let now = found.as_ref().map_or(Timestamp::from_micros(0), |found| found.now);
+        Ok(match (change::on_claim(standing, claim, now), found) {
+            (OnClaim::Put(record), _) => Looked::Free { attempt: record.attempts },
+            (OnClaim::Own { .. } | OnClaim::Held, Some(found)) => Looked::Held(Box::new(found)),
+            (OnClaim::Own { .. } | OnClaim::Held, None) => Looked::NotYet,
+        })
     }
 
     pub(super) async fn found(&self, claim: &Claim) -> Result<Option<Found>, StoreError> {

@@ -30,7 +30,7 @@ pub(super) type Rows = Vec<Vec<Option<String>>>;
 pub(super) struct Script {
     /// What begins it. It takes no snapshot.
     pub(super) begin: String,
-    /// What takes the lock, looks for the record and sets the savepoint: each statement sees what was committed before it.
+    /// What takes the lock, looks for the record (see `Ground::looks_apart`) and sets the savepoint: each statement sees what was committed before it.
     pub(super) open: String,
     /// The number of the advisory lock. Two operations that share it wait for each other in vain, and no worse.
     pub(super) lock: i64,
@@ -39,7 +39,8 @@ pub(super) struct Script {
 }
 
 impl Script {
-    pub(super) fn new(claim: &Claim, options: &TransactionOptions, now: Option<Timestamp>) -> Self {
+    /// `looks`: whether it looks for the record.
+    pub(super) fn new(claim: &Claim, options: &TransactionOptions, now: Option<Timestamp>, looks: bool) -> Self {
         let id = claim.identity.id();
         let mut front = [0; 8];
         front.copy_from_slice(&id.as_bytes()[..8]);
@@ -63,18 +64,24 @@ impl Script {
             format!("timestamptz 'epoch' + {}::bigint * interval '1 microsecond'", now.as_micros())
         });
         let id = hex(id.as_bytes());
+        let looking = if looks {
+            format!(
+                "SELECT (extract(epoch FROM clock.now) * 1000000)::bigint::text, encode(k.token, 'hex'), k.status, \
+                     k.attempts::text, (k.status = 'processing' AND k.deadline > clock.now \
+                         AND coalesce(n.alive_until > clock.now, false))::text \
+                     FROM (SELECT {now} AS now) AS clock LEFT JOIN idempotency_keys AS k ON k.id = '\\x{id}' \
+                     LEFT JOIN idempotency_nodes AS n USING (owner)"
+            )
+        } else {
+            format!("SELECT (extract(epoch FROM {now}) * 1000000)::bigint::text")
+        };
         let open = format!(
             "SELECT pg_try_advisory_xact_lock({lock})::text, pg_backend_pid()::text, \
                  set_config('oncekey.claim', '{guard}', true), \
                  set_config('oncekey.role', current_setting('role'), true), \
                  set_config('oncekey.search_path', current_setting('search_path'), true), \
                  set_config('oncekey.synchronous_commit', current_setting('synchronous_commit'), true); \
-             SELECT (extract(epoch FROM clock.now) * 1000000)::bigint::text, encode(k.token, 'hex'), k.status, \
-                 k.attempts::text, (k.status = 'processing' AND k.deadline > clock.now \
-                     AND coalesce(n.alive_until > clock.now, false))::text \
-                 FROM (SELECT {now} AS now) AS clock LEFT JOIN idempotency_keys AS k ON k.id = '\\x{id}' \
-                 LEFT JOIN idempotency_nodes AS n USING (owner); \
-             SAVEPOINT {savepoint}"
+             {looking}; SAVEPOINT {savepoint}"
         );
         Self { begin, open, lock, savepoint, guard }
     }
@@ -126,7 +133,8 @@ fn surroundings(lock_timeout: Duration) -> String {
 
 /// Writes the whole record: in place of the one that the claimant saw, or as a new one. If neither can be done, or if the
 /// transaction isn't the one that was begun (`$2`; NULL: any will do), it divides by zero, so that nothing can be committed
-/// after it. Whether an owner lives is read under a lock, as two-commit claims do (E10).
+/// after it. A first claim (`$24` is NULL) reads no record: under SERIALIZABLE it would be taken to have read its neighbours, which
+/// others are writing. Whether an owner lives is read under a lock, as two-commit claims do (E10).
 pub(super) const WRITE: &str = "\
     WITH clock AS MATERIALIZED ( \
         SELECT coalesce(timestamptz 'epoch' + $1 * interval '1 microsecond', clock_timestamp()) AS now, \
@@ -141,7 +149,7 @@ pub(super) const WRITE: &str = "\
         FROM clock), \
     living AS MATERIALIZED ( \
         SELECT n.owner, n.alive_until FROM idempotency_nodes AS n WHERE n.owner = ( \
-            SELECT o.owner FROM idempotency_keys AS o WHERE o.id = $3 AND o.token = $24 AND o.status = 'processing') \
+            SELECT o.owner FROM idempotency_keys AS o WHERE $24::bytea IS NOT NULL AND o.id = $3 AND o.token = $24 AND o.status = 'processing') \
         FOR SHARE), \
     replaced AS ( \
         UPDATE idempotency_keys AS k SET status = $18, token = $8, owner = $9, \
@@ -155,7 +163,7 @@ pub(super) const WRITE: &str = "\
             replays = CASE WHEN $26 THEN 0 ELSE k.replays END, \
             response_status = $21, response_headers = $22, response_body = $23 \
         FROM times AS t \
-        WHERE k.id = $3 AND k.token = $24 AND k.status = $25 \
+        WHERE $24::bytea IS NOT NULL AND k.id = $3 AND k.token = $24 AND k.status = $25 \
             AND NOT (k.status = 'processing' AND k.deadline > now AND EXISTS ( \
                 SELECT FROM living AS n WHERE n.owner = k.owner AND n.alive_until > now)) \
         RETURNING expires_at, completed_at), \

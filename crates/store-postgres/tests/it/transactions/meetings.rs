@@ -3,16 +3,17 @@
 use std::time::Duration;
 
 use oncekey_core::State;
-use oncekey_store::{Closed, Ending, Replaces, Store};
+use oncekey_store::{Begun, Closed, Ending, Replaces, Store};
 use oncekey_store_postgres::{Isolation, TransactionOptions};
 use oncekey_store_test::{granted, samples, written};
 
-use super::{Driver, Running, Stage, Where, claim, everywhere};
+use super::{Driver, Running, Stage, Where, claim, everywhere, told, transactions};
 
 everywhere! {
     a_two_commit_claim_never_waits_for_a_handler
     a_replaced_record_is_met
     failures_to_serialize_run_again
+    requests_that_have_nothing_in_common_serialize
     deadlocks_run_again
     a_wait_for_another_transaction_is_bounded
 }
@@ -46,6 +47,48 @@ async fn a_replaced_record_is_met(driver: Driver, place: Where) {
     let closed = running.commit().await;
     assert!(matches!(&closed, Ok(Closed::Met(found)) if found.record.token == rival.token), "{closed:?}");
     assert_eq!(stage.rows().await, 0);
+}
+
+/// However close their records are, and whether it is the transactions' own level or the database's default. What two have read
+/// and the other wrote would fail the second.
+async fn requests_that_have_nothing_in_common_serialize(driver: Driver, place: Where) {
+    let options = TransactionOptions { isolation: Isolation::Serializable, ..TransactionOptions::default() };
+    let mut stage = Stage::with(driver, place, 5, options).await;
+    for by_default in [false, true] {
+        // PgBouncer has connections from before.
+        if by_default && place == Where::Pooled {
+            continue;
+        }
+        if by_default {
+            let name = stage.url.rsplit('/').next().expect("a database").split('?').next().expect("a name").to_owned();
+            let sql = format!("ALTER DATABASE \"{name}\" SET default_transaction_isolation = serializable");
+            stage.raw.client.batch_execute(&sql).await.expect("altered");
+            stage.transactions = transactions(driver, &stage.store, &stage.url, 5, TransactionOptions::default())
+                .await
+                .expect("transactions");
+        }
+        let mut running = Vec::new();
+        for n in 0..5 {
+            running.push((n, stage.open(&claim(&format!("{by_default}-{n}"))).await.1));
+        }
+        for (n, running) in &mut running {
+            running.pay(&format!("{by_default}-{n}")).await;
+        }
+        for (n, running) in running {
+            let closed = running.commit().await;
+            assert!(matches!(closed, Ok(Closed::Recorded { .. })), "{by_default}-{n}: {closed:?}");
+        }
+        // A duplicate is told, and a failure is attempted again.
+        let found = stage.transactions.begin(claim(&format!("{by_default}-0"))).await;
+        assert!(matches!(found, Ok(Begun::Held(_))), "{}", told(&found));
+        let first = claim(&format!("{by_default}-failed"));
+        let (_, running) = stage.open(&first).await;
+        assert!(matches!(running.end(Ending::Commit(samples::failed())).await, Ok(Closed::Recorded { .. })));
+        let seen = Replaces { token: first.token, state: State::Failed, expired: false };
+        let (attempt, running) = stage.open(&samples::retry(&first.identity, first.owner, seen)).await;
+        assert_eq!((attempt, running.end(Ending::RollBack).await.is_ok()), (2, true));
+    }
+    assert_eq!((stage.rows().await, stage.torn().await), (if place == Where::Pooled { 5 } else { 10 }, 0));
 }
 
 /// Whatever the handler makes of it: nothing (its answer is as if all had gone well), an answer about it, or an error.
