@@ -217,6 +217,10 @@ impl<O: Operation> Job for Pending<O> {
     }
 
     fn run(&mut self, transaction: &mut Transaction<'_>) -> Ran {
+        if self.reply.is_none() {
+            // The batch was lost after this had been answered, from what was committed before. Nobody would know of what it did now.
+            return Ran::Answered;
+        }
         let is_last = self.operation.is_last();
         let result = self.operation.run(transaction);
         if transaction.is_gone() {

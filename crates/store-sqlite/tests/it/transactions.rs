@@ -11,7 +11,7 @@ use oncekey_store::{
     Transactions,
 };
 use oncekey_store_sqlite::SqliteStore;
-use oncekey_store_test::{granted, samples};
+use oncekey_store_test::{granted, samples, written};
 use rusqlite::Connection;
 use tokio::task::JoinSet;
 
@@ -286,6 +286,46 @@ async fn work_that_takes_its_batch_down_keeps_nothing_and_takes_nobody_with_it()
             vec!["after".to_owned(), "plain".to_owned(), "there".to_owned()]
         )
     );
+}
+
+/// A transaction that was told of another's record isn't recorded when its batch runs again after that record is gone: its caller
+/// has been answered.
+#[tokio::test]
+async fn what_was_answered_is_not_run_again_with_its_batch() {
+    let place = Place::migrated();
+    let store = opened(&place, clock()).await;
+    let there = samples::claim(&identity("there"), samples::owner());
+    let late = open(&store, samples::claim(&there.identity, samples::owner())).await;
+    granted(&store.claim(there.clone()).await);
+    written(&store.record(there.identity.id(), there.token, samples::completed("theirs")).await);
+    recorded(open(&store, samples::claim(&identity("order"), samples::owner())).await.end(ordering("order")).await);
+    let taking_down = open(&store, samples::claim(&identity("one"), samples::owner())).await;
+    let (tell, told) = tokio::sync::oneshot::channel();
+    let (release, released) = std::sync::mpsc::channel::<()>();
+    let busy = open(&store, samples::claim(&identity("busy"), samples::owner())).await.end(work(move |_| {
+        tell.send(()).expect("a test that waits");
+        released.recv().expect("a release");
+        Ending::RollBack
+    }));
+    let resolved = place.raw();
+    let batch = async {
+        told.await.expect("the writer is busy");
+        let late = late.end(Ending::Commit(samples::completed("mine")));
+        let end = taking_down.end(work(move |connection| {
+            connection.execute("INSERT OR ROLLBACK INTO orders (key) VALUES ('order')", []).expect_err("a conflict");
+            // What an operator's program does in the moment between.
+            resolved.execute("DELETE FROM records WHERE key = 'there'", []).expect("nobody holds the lock");
+            Ending::Commit(samples::completed("done"))
+        }));
+        let release = async { release.send(()).expect("the writer is busy") };
+        tokio::join!(biased; late, end, release)
+    };
+    let (_, (late, end, ())) = tokio::join!(busy, batch);
+    assert_eq!(met(late).record.token, there.token);
+    assert!(matches!(end, Err(StoreError::NotApplied(_))), "{end:?}");
+    // Behind the batch.
+    granted(&store.claim(samples::claim(&identity("later"), samples::owner())).await);
+    assert!(store.read(there.identity.id()).await.unwrap().is_none(), "recorded for nobody");
 }
 
 /// A constraint that is checked at the COMMIT fails the batch; handed over again, each is apart, and only the one at fault fails.
