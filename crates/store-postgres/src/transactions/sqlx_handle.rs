@@ -112,7 +112,8 @@ pub struct SqlxConnection {
 }
 
 impl SqlxConnection {
-    /// The connection itself, for what asks for just that. Of failures that are met on it nothing is noted: they end as the
+    /// The connection itself, for what asks for just that. Set savepoints by the handle's own `begin`: where one can't be set, sqlx rolls
+    /// back the whole transaction, and only there it is noticed at once. Of failures that are met on it nothing is noted: they end as the
     /// handler answers them, and its client's retry runs anew.
     pub fn connection(&mut self) -> Result<&mut PgConnection, Error> {
         match &mut self.transaction {
