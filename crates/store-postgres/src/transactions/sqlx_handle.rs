@@ -116,13 +116,12 @@ impl SqlxConnection {
     /// back the whole transaction, and only there it is noticed at once. Of failures that are met on it nothing is noted: they end as the
     /// handler answers them, and its client's retry runs anew.
     pub fn connection(&mut self) -> Result<&mut PgConnection, Error> {
-        match &mut self.transaction {
-            _ if self.is_lost => {
-                Err(Error::Protocol("the transaction was rolled back, for a savepoint was not set".to_owned()))
-            }
-            Some(transaction) => Ok(transaction),
-            None => Err(Error::Protocol("the transaction has ended: it lasts as long as its handler runs".to_owned())),
+        if self.is_lost {
+            return Err(Error::Protocol(
+                "the transaction was rolled back, for a savepoint could not be set".to_owned(),
+            ));
         }
+        self.transaction.as_deref_mut().ok_or_else(ended)
     }
 
     /// What notes a failure.
@@ -135,6 +134,10 @@ impl SqlxConnection {
             }
         }
     }
+}
+
+fn ended() -> Error {
+    Error::Protocol("the transaction has ended: it lasts as long as its handler runs".to_owned())
 }
 
 impl<'c> Executor<'c> for &'c mut SqlxConnection {
@@ -199,7 +202,7 @@ impl<'c> Acquire<'c> for &'c mut SqlxConnection {
             let note = self.noting();
             self.connection()?;
             let SqlxConnection { transaction, is_lost, .. } = self;
-            let transaction = transaction.as_mut().ok_or(Error::WorkerCrashed)?;
+            let transaction = transaction.as_mut().ok_or_else(ended)?;
             *is_lost = true;
             let savepoint = ::sqlx::Connection::begin(&mut **transaction).await.inspect_err(note)?;
             *is_lost = false;

@@ -5,6 +5,7 @@ use oncekey_store::{Begun, Closed, Ending, Replaces, StoreError};
 use oncekey_store_postgres::TransactionOptions;
 use oncekey_store_test::samples;
 use sqlx::Acquire;
+use tokio::task::JoinSet;
 
 use super::{Driver, Handle, Stage, Where, claim, everywhere, extensions, told};
 
@@ -248,11 +249,12 @@ async fn a_handle_that_is_kept_in_use_keeps_no_connection_of_the_pool() {
     let (_, running) = stage.open(&claim("order")).await;
     let Handle::TokioPostgres(kept) = &running.handle else { panic!("tokio-postgres") };
     let (kept, busy) = (kept.clone(), kept.clone());
-    let sleeps = tokio::spawn(async move { busy.batch_execute("SELECT pg_sleep(600)").await });
+    let mut sleeps = JoinSet::new();
+    sleeps.spawn(async move { busy.batch_execute("SELECT pg_sleep(600)").await });
     stage.raw.until("SELECT count(*) FROM pg_stat_activity WHERE query = 'SELECT pg_sleep(600)'", 1).await;
     let closed = running.commit().await;
     assert!(matches!(closed, Err(StoreError::NotApplied(_))), "{closed:?}");
-    sleeps.await.expect("no panic").expect_err("its session was ended");
+    sleeps.join_next().await.expect("a task").expect("no panic").expect_err("its session was ended");
     let (_, mut running) = stage.open(&claim("next")).await;
     running.pay("next").await;
     assert!(matches!(running.commit().await, Ok(Closed::Recorded { .. })));
