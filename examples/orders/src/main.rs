@@ -1,7 +1,9 @@
-//! An orders API that places each order once: the order's row and the recorded answer commit together, or neither does. What the
-//! database does is in `sqlite`; here are what an order is, what the routes promise, and the server. Run it as its README says.
+//! An orders API that places each order once: the order's row and the recorded answer commit together, or neither does. What an
+//! order is stands in `order`, what the database does in `postgres` and `sqlite`, of which a program of yours has one; here are what
+//! the routes promise, and the server. Run it as its README says.
 
 mod order;
+mod postgres;
 mod sqlite;
 
 use std::error::Error;
@@ -24,10 +26,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let hours = setting("IDEMPOTENCY_TTL_HOURS").map_or(Ok(48), |hours| hours.parse())?;
     let port = setting("PORT").map_or(Ok(8000), |port| port.parse::<u16>())?;
     let (store, transactions, orders): Database = match setting("DATABASE_URL") {
+        Some(url) => postgres::open(&url).await?,
         None => sqlite::open("orders.db").await?,
-        Some(_) => {
-            return Err("DATABASE_URL: this example has no PostgreSQL yet; without it, it uses ./orders.db".into());
-        }
     };
 
     // Every order needs a key. Whose key it is, is what X-Account-Id says: that is the default.

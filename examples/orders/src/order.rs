@@ -1,5 +1,7 @@
 //! What an order is, and which ones are taken.
 
+use std::fmt::Display;
+
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::{Json, http::HeaderValue};
@@ -57,6 +59,12 @@ impl Placed {
 
 pub(crate) fn refused(status: StatusCode, why: &str) -> Response {
     (status, Json(json!({ "error": why }))).into_response()
+}
+
+/// What became of the database is told in the log. Such an answer isn't recorded: a retry runs again.
+pub(crate) fn failed(error: impl Display) -> Response {
+    tracing::error!(%error, "orders can't be read or written");
+    refused(StatusCode::INTERNAL_SERVER_ERROR, "orders can't be read or written")
 }
 
 /// Whose request it is. A real API knows that from a session or a token. Without it no order is found, and oncekey lets none in.

@@ -12,7 +12,7 @@ use oncekey::sqlite::rusqlite::{Connection, OptionalExtension, Result, Row};
 use oncekey::sqlite::{SqliteStore, SqliteTransaction};
 
 use crate::Database;
-use crate::order::{Order, Placed, account, refused};
+use crate::order::{Order, Placed, account, failed, refused};
 
 const TABLES: &str = "CREATE TABLE IF NOT EXISTS orders (
     order_id TEXT PRIMARY KEY DEFAULT (lower(hex(randomblob(16)))),
@@ -53,7 +53,8 @@ async fn find(State(store): State<Arc<SqliteStore>>, headers: HeaderMap, Path(id
     match store.query(read).await {
         Ok(Ok(Some(order))) => Json(order).into_response(),
         Ok(Ok(None)) => refused(StatusCode::NOT_FOUND, "no such order"),
-        Ok(Err(_)) | Err(_) => refused(StatusCode::INTERNAL_SERVER_ERROR, "orders can't be read"),
+        Ok(Err(error)) => failed(error),
+        Err(error) => failed(error),
     }
 }
 
