@@ -37,8 +37,6 @@
 //! # }
 //! ```
 
-pub mod fault;
-
 mod attempt;
 mod call;
 mod claiming;
@@ -69,6 +67,7 @@ pub use call::{Call, Deferring, Ended, Executed, Passed, Probe, Probed, Unguarde
 pub use engine::Engine;
 pub use node::sweep;
 pub use once::{InvalidJob, Job, Once};
+pub use oncekey_store::fault;
 pub use settings::Settings;
 pub use spans::SPAN_TARGET;
 pub use stopwatch::{Running, Stopwatch};

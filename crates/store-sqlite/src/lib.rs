@@ -32,7 +32,6 @@ mod claims;
 mod config;
 mod connection;
 mod error;
-mod fault;
 mod filesystem;
 mod gauges;
 mod guard;

@@ -15,7 +15,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use oncekey_core::{Record, RecordId, State, Timestamp, Token};
 use oncekey_store::change::{self, OnClaim, OnOutcome};
-use oncekey_store::{Begun, Claim, Clock, Closed, Ending, Found, Last, Outcome, StoreError, Transactions};
+use oncekey_store::{Begun, Claim, Clock, Closed, Ending, Found, Last, Outcome, StoreError, Transactions, fault};
 use parking_lot::Mutex;
 use rusqlite::Connection;
 
@@ -23,12 +23,12 @@ use crate::claims::{held, judge, put};
 use crate::error::Failure;
 use crate::guard::{Guard, Sql};
 use crate::handle::SqliteTransaction;
+use crate::lookup;
 use crate::outcomes::{body_size, check_event, end};
 use crate::reader::Readers;
 use crate::row::Stored;
 use crate::store::SqliteStore;
 use crate::writer::{Operation, Transaction, Writer};
-use crate::{fault, lookup};
 
 /// What the work of a handler counts in a batch, in bytes: how much it writes isn't known before. 64 fill one.
 const WORK_SIZE: usize = 128 * 1024;

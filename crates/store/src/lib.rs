@@ -8,6 +8,7 @@
 //! of "now".
 
 pub mod change;
+pub mod fault;
 pub mod kept;
 
 mod clock;

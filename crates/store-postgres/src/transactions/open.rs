@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use oncekey_core::{Event, State, Timestamp};
-use oncekey_store::{Claim, Closed, Ending, Found, Outcome, Replaces, StoreError, Transaction};
+use oncekey_store::{Claim, Closed, Ending, Found, Outcome, Replaces, StoreError, Transaction, fault};
 use tokio::runtime::Handle;
 use tokio::time::{sleep, timeout};
 use tokio_postgres::types::Type;
@@ -125,6 +125,9 @@ impl<L: Lent> Open<L> {
             self.roll_back(connection, met).await?;
             return Err(Failure::Refused("only complete, fail and write-off end a claim").not_applied());
         };
+        if fault::broken("record_apart") {
+            let _ = connection.run(&self.script.apart()).await;
+        }
         let values = written.values(self.ground.now(), Some(self.script.guard()));
         match timeout(self.ground.patience(), connection.commit(before, &values)).await {
             Ok(Ok((expires, now))) => {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use deadpool_postgres::{Manager, ManagerConfig, Object, RecyclingMethod};
 use oncekey_core::Timestamp;
-use oncekey_store::{Begun, Claim, StoreError, Transactions};
+use oncekey_store::{Begun, Claim, StoreError, Transactions, fault};
 use tokio::time::timeout;
 use tokio_postgres::SimpleQueryMessage;
 
@@ -155,10 +155,11 @@ impl Connection for PooledClient {
         let params: Vec<_> = values.iter().map(Value::param).collect();
         // All are sent before any is answered: nobody holds the record's row while a message is on its way. Where one fails,
         // those after it do nothing, and the COMMIT rolls back.
-        let (before, written, committed) = tokio::join!(
+        let (before, written, committed, ()) = tokio::join!(
             client.batch_execute(before),
             client.query_typed(WRITE, &params),
-            client.batch_execute("COMMIT")
+            client.batch_execute("COMMIT"),
+            fault::point("commit_sent"),
         );
         before?;
         let rows = written?;

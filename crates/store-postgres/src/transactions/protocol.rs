@@ -102,6 +102,11 @@ impl Script {
         format!("ROLLBACK TO SAVEPOINT {}; ROLLBACK", self.savepoint)
     }
 
+    /// What a test breaks (`fault`): commits the handler's rows, and begins once more for the record.
+    pub(super) fn apart(&self) -> String {
+        format!("RELEASE SAVEPOINT {}; COMMIT; {}; {}", self.savepoint, self.begin, self.open)
+    }
+
     /// What [`WRITE`] compares with the transaction's own.
     pub(super) fn guard(&self) -> &str {
         &self.guard

@@ -124,7 +124,9 @@ impl Connection for PooledTransaction {
         let time = |column: usize| row.try_get(column).map(Timestamp::from_micros);
         let times = (time(0)?, time(1)?);
         // In a transaction that has failed, COMMIT would answer as if it had committed: then the statement above has failed.
-        self.transaction.take().ok_or(Trouble::Unexpected)?.commit().await?;
+        let ending = self.transaction.take().ok_or(Trouble::Unexpected)?.commit();
+        let (committed, ()) = tokio::join!(ending, fault::point("commit_sent"));
+        committed?;
         Ok(times)
     }
 

@@ -1,19 +1,34 @@
-//! `kill -9` at any moment under load: orders = completed records = distinct answers, always.
+//! `kill -9` at any moment under load, of two programs on one database, and at each place where one may be; and PostgreSQL crashes
+//! in between. Orders = completed records = distinct answers, always.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use oncekey_testkit::{Client, TempDir};
+use oncekey_testkit::{Client, PATIENCE, PostgresServer, Release};
 use tokio::sync::Semaphore;
-use tokio::task::JoinSet;
+use tokio::task::{JoinSet, block_in_place};
 
-use crate::{id, kept, order, start};
+use crate::site::{Place, Site};
+use crate::{id, order};
 
-const CLIENTS: u32 = 8;
+/// Of each of the two programs.
+const CLIENTS: usize = 4;
+
+/// Every how many rounds PostgreSQL crashes, too.
+const CRASHES: u32 = 8;
+
+/// Where a program dies by itself, in turn; none: it is killed from outside.
+type Places = &'static [Option<&'static str>];
+
+/// All that there are. The last is PostgreSQL's alone.
+const PLACES: Places = if cfg!(feature = "fault-points") {
+    &[None, Some("before_claim"), Some("after_claim"), Some("before_record"), Some("before_reply"), Some("commit_sent")]
+} else {
+    &[None]
+};
 
 /// What clients have sent, by key, and the order that each was told, if it got an answer.
 #[derive(Default)]
@@ -43,47 +58,121 @@ impl Sent {
     }
 }
 
-/// One client: first what got no answer before, then new orders, until the program is gone. A token for each answer.
+/// One client: first what got no answer before, then new orders, until the program is gone. A token for each answer. Each new key is
+/// sent twice, most often by another client, and to the other program as often as not.
 async fn send(
     address: SocketAddr,
     again: Vec<String>,
     number: Arc<AtomicU32>,
     answered: Arc<Semaphore>,
+    crashes: bool,
 ) -> Vec<(String, Option<String>)> {
     let client = Client::new(address);
     let mut sent = Vec::new();
     let mut again = again.into_iter();
     loop {
-        let key = again.next().unwrap_or_else(|| format!("order-{}", number.fetch_add(1, Ordering::Relaxed)));
+        let key = again.next().unwrap_or_else(|| format!("order-{}", number.fetch_add(1, Ordering::Relaxed) / 2));
         let Ok(answer) = client.call(&order("acc-1", &key)).await else {
             sent.push((key, None));
             // What it didn't come to is still without an answer.
             return sent;
         };
-        assert_eq!(answer.status, 201, "{answer:?}");
-        sent.push((key, Some(id(&answer))));
+        assert!(answer.status == 201 || (crashes && answer.status.is_server_error()), "{answer:?}");
+        sent.push((key, (answer.status == 201).then(|| id(&answer))));
         answered.add_permits(1);
     }
 }
 
-/// A round: the program runs under load until it is killed after so many answers, and a while.
-async fn round(folder: &Path, rules: &str, sent: &mut Sent, number: &Arc<AtomicU32>) {
-    let (mut process, address) = start(folder, rules).await;
-    let [answers, pause] = random();
-    let answered = Arc::new(Semaphore::new(0));
-    let mut unanswered = sent.unanswered();
-    let mut clients = JoinSet::new();
-    for _ in 0..CLIENTS {
-        let again = unanswered.split_off(unanswered.len() - unanswered.len() / 2);
-        clients.spawn(send(address, again, number.clone(), answered.clone()));
+/// What is killed, and how.
+struct Loop {
+    site: Site,
+    server: Option<PostgresServer>,
+    rules: &'static str,
+    places: Places,
+    sent: Sent,
+    number: Arc<AtomicU32>,
+}
+
+impl Loop {
+    async fn new(place: Place, rules: &'static str, places: Places) -> Self {
+        let release = match place {
+            Place::Sqlite => None,
+            Place::Postgres15 => Some(Release::V15),
+            Place::Postgres18 => Some(Release::V18),
+        };
+        let server = release.map(|release| block_in_place(|| PostgresServer::start(release)).unwrap());
+        let site = match &server {
+            None => Site::new(place).await,
+            Some(server) => Site::on(server).await,
+        };
+        Self { site, server, rules, places, sent: Sent::default(), number: Arc::default() }
     }
-    let enough = answered.acquire_many(1 + u32::from(answers) % 64).await.unwrap();
-    // The moment of the kill is to be any, so it is no event's.
-    tokio::time::sleep(Duration::from_micros(40 * u64::from(pause))).await;
-    process.kill9().await.unwrap();
-    drop(enough);
-    for (key, told) in clients.join_all().await.into_iter().flatten() {
-        sent.note(key, told);
+
+    /// Kills two programs so often; what doesn't fit then, if anything.
+    async fn run(&mut self, kills: u32) -> Result<(), String> {
+        for n in 0..kills.div_ceil(2) {
+            self.round(n).await;
+            let (orders, records) = self.site.kept().await;
+            let told = self.sent.told();
+            if orders != records || told > orders {
+                return Err(format!("after round {n}: {orders} orders, {records} records, {told} told"));
+            }
+        }
+        // Everybody asks again, and all get an order: the one that they were told, if they were.
+        let (_process, address) = self.site.start().await;
+        let client = Client::new(address);
+        for key in self.sent.0.keys().cloned().collect::<Vec<_>>() {
+            let answer = client.call(&order("acc-1", &key)).await.unwrap();
+            self.sent.note(key, Some(id(&answer)));
+        }
+        let (orders, records) = self.site.kept().await;
+        let (told, keys) = (self.sent.told(), count(self.sent.0.len()));
+        if [orders, records, told] == [keys; 3] {
+            Ok(())
+        } else {
+            Err(format!("{keys} keys, {orders} orders, {records} records, {told} told"))
+        }
+    }
+
+    /// The programs run under load until both are killed: the first where it is, or where it is to be; the second a while later.
+    async fn round(&mut self, n: u32) {
+        let [answers, arrival, pause] = random();
+        let place = self.places[n as usize % self.places.len()];
+        let fault = place.map_or_else(String::new, |place| format!("{place}@{}=kill", 1 + arrival % 16));
+        let mut variables = vec![("ONCEKEYTEST_BREAK", self.rules)];
+        variables.extend(place.map(|_| ("ONCEKEYTEST_FAULT", &*fault)));
+        let ((mut first, one), (mut second, two)) =
+            tokio::join!(self.site.start_with(&variables), self.site.start_with(&variables[..1]));
+
+        let crashed = self.server.as_ref().filter(|_| n % CRASHES == CRASHES - 1);
+        let answered = Arc::new(Semaphore::new(0));
+        let unanswered = self.sent.unanswered();
+        let mut clients = JoinSet::new();
+        for client in 0..2 * CLIENTS {
+            // Each is sent to both.
+            let again = unanswered.iter().skip(client / 2).step_by(CLIENTS).cloned().collect();
+            let address = [one, two][client % 2];
+            clients.spawn(send(address, again, self.number.clone(), answered.clone(), crashed.is_some()));
+        }
+        drop(answered.acquire_many(1 + u32::from(answers) % 64).await.unwrap());
+        // The moment of a kill is to be any, so it is no event's.
+        let moment = Duration::from_micros(40 * u64::from(pause));
+        tokio::time::sleep(moment).await;
+        if let Some(server) = crashed {
+            block_in_place(|| server.crash()).unwrap();
+        }
+        match place {
+            None => drop(first.kill9().await.unwrap()),
+            Some(place) => {
+                let ended = first.exited(PATIENCE).await.unwrap_or_else(|error| panic!("{place}: {error}"));
+                assert!(!ended.success());
+            }
+        }
+        tokio::time::sleep(moment).await;
+        second.kill9().await.unwrap();
+        for (key, told) in clients.join_all().await.into_iter().flatten() {
+            self.sent.note(key, told);
+        }
     }
 }
 
@@ -91,55 +180,44 @@ fn count(n: usize) -> i64 {
     i64::try_from(n).unwrap()
 }
 
-fn random() -> [u8; 2] {
-    let mut random = [0; 2];
+fn random() -> [u8; 3] {
+    let mut random = [0; 3];
     getrandom::fill(&mut random).unwrap();
     random
 }
 
-/// Kills the program so often; what doesn't fit then, if anything.
-async fn kill(folder: &Path, rules: &str, kills: u32) -> Result<(), String> {
-    let (mut sent, number) = (Sent::default(), Arc::new(AtomicU32::new(0)));
-    for n in 0..kills {
-        round(folder, rules, &mut sent, &number).await;
-        let (orders, records) = kept(folder);
-        let told = sent.told();
-        if orders != records || told > orders {
-            return Err(format!("after kill {n}: {orders} orders, {records} records, {told} told"));
-        }
-    }
-    // Everybody asks again, and all get an order: the one that they were told, if they were.
-    let (_process, address) = start(folder, rules).await;
-    let client = Client::new(address);
-    for key in sent.0.keys().cloned().collect::<Vec<_>>() {
-        let answer = client.call(&order("acc-1", &key)).await.unwrap();
-        sent.note(key, Some(id(&answer)));
-    }
-    let (orders, records) = kept(folder);
-    let (told, keys) = (sent.told(), count(sent.0.len()));
-    if [orders, records, told] == [keys; 3] {
-        Ok(())
-    } else {
-        Err(format!("{keys} keys, {orders} orders, {records} records, {told} told"))
-    }
-}
-
+/// How often programs are killed: enough for a round at each place, unless more is asked for.
 #[expect(clippy::disallowed_methods, reason = "how long a test takes is its caller's choice")]
 fn kills() -> u32 {
-    std::env::var("ONCEKEY_TEST_KILLS").ok().map_or(200, |kills| kills.parse().unwrap())
+    std::env::var("ONCEKEY_TEST_KILLS").ok().map_or(32, |kills| kills.parse().unwrap())
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn orders_records_and_answers_agree_after_every_kill() {
-    let folder = TempDir::new().unwrap();
-    assert_eq!(kill(folder.path(), "", kills()).await, Ok(()));
+crate::site::everywhere! {
+    orders_records_and_answers_agree_after_every_kill
+}
+
+async fn orders_records_and_answers_agree_after_every_kill(place: Place) {
+    let places = if place == Place::Sqlite { &PLACES[..PLACES.len().min(5)] } else { PLACES };
+    assert_eq!(Loop::new(place, "", places).await.run(kills()).await, Ok(()));
 }
 
 /// The same with the record committed apart from its order: it is caught.
 #[cfg(feature = "fault-points")]
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_order_committed_apart_from_its_record_is_caught() {
-    let folder = TempDir::new().unwrap();
-    let caught = kill(folder.path(), "record_apart", 200).await;
-    assert!(caught.is_err(), "two hundred kills, and none between the order and its record");
+mod control {
+    use super::{Loop, Place, Places};
+
+    async fn an_order_committed_apart_from_its_record_is_caught(place: Place, places: Places) {
+        let caught = Loop::new(place, "record_apart", places).await.run(400).await;
+        assert!(caught.is_err(), "four hundred kills, and none between the order and its record");
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn sqlite() {
+        an_order_committed_apart_from_its_record_is_caught(Place::Sqlite, &[None]).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn postgres() {
+        an_order_committed_apart_from_its_record_is_caught(Place::Postgres15, &[None, Some("commit_sent")]).await;
+    }
 }

@@ -1,14 +1,21 @@
 //! What the README shows, and promises.
 
-use oncekey_testkit::{Call, Client, TempDir};
+use oncekey_testkit::{Call, Client};
 use tokio::task::JoinSet;
 
-use crate::{TEA, id, kept, order, place, start};
+use crate::site::{Place, Site, everywhere};
+use crate::{TEA, id, order, place};
 
-#[tokio::test]
-async fn an_order_is_placed_once_and_found_by_its_account() {
-    let folder = TempDir::new().unwrap();
-    let (mut process, address) = start(folder.path(), "").await;
+everywhere! {
+    an_order_is_placed_once_and_found_by_its_account
+    what_is_no_order_is_refused_again
+    twenty_duplicates_at_once_are_one_order
+    duplicates_at_two_processes_are_one_order
+}
+
+async fn an_order_is_placed_once_and_found_by_its_account(at: Place) {
+    let site = Site::new(at).await;
+    let (mut process, address) = site.start().await;
     let client = Client::new(address);
 
     let first = place(&client, "acc-1", "order-7").await;
@@ -37,20 +44,19 @@ async fn an_order_is_placed_once_and_found_by_its_account() {
     }
 
     process.kill9().await.unwrap();
-    let (mut process, address) = start(folder.path(), "").await;
+    let (mut process, address) = site.start().await;
     let client = Client::new(address);
     let later = place(&client, "acc-1", "order-7").await;
     assert_eq!((later.is_replay(), &later.body), (true, &first.body));
-    assert_eq!(kept(folder.path()), (2, 2));
+    assert_eq!(site.kept().await, (2, 2));
     process.terminate().unwrap();
     assert!(process.exited(oncekey_testkit::PATIENCE).await.unwrap().success());
 }
 
 /// What is no order is refused, and that is the recorded answer.
-#[tokio::test]
-async fn what_is_no_order_is_refused_again() {
-    let folder = TempDir::new().unwrap();
-    let (_process, address) = start(folder.path(), "").await;
+async fn what_is_no_order_is_refused_again(at: Place) {
+    let site = Site::new(at).await;
+    let (_process, address) = site.start().await;
     let client = Client::new(address);
     let orders = [
         (201, r#"{"items":[{"sku":"tea","qty":2}],"amount":"0.01","currency":"EUR"}"#),
@@ -74,13 +80,12 @@ async fn what_is_no_order_is_refused_again() {
         let again = client.call(&call).await.unwrap();
         assert_eq!((again.status, again.is_replay(), again.body), (first.status, true, first.body), "{order}");
     }
-    assert_eq!(kept(folder.path()), (2, 2));
+    assert_eq!(site.kept().await, (2, 2));
 }
 
-#[tokio::test]
-async fn twenty_duplicates_at_once_are_one_order() {
-    let folder = TempDir::new().unwrap();
-    let (_process, address) = start(folder.path(), "").await;
+async fn twenty_duplicates_at_once_are_one_order(at: Place) {
+    let site = Site::new(at).await;
+    let (_process, address) = site.start().await;
     let mut sending = JoinSet::new();
     for _ in 0..20 {
         sending.spawn(async move { Client::new(address).call(&order("acc-1", "order-7")).await.unwrap() });
@@ -88,15 +93,13 @@ async fn twenty_duplicates_at_once_are_one_order() {
     let answers = sending.join_all().await;
     assert!(answers.iter().all(|answer| answer.status == 201 && answer.body == answers[0].body), "{answers:?}");
     assert_eq!(answers.iter().filter(|answer| !answer.is_replay()).count(), 1);
-    assert_eq!(kept(folder.path()), (1, 1));
+    assert_eq!(site.kept().await, (1, 1));
 }
 
-/// Two processes on one database: an order is placed by one of them, and answered by both.
-#[tokio::test]
-async fn duplicates_at_two_processes_are_one_order() {
-    let folder = TempDir::new().unwrap();
-    let (_first, one) = start(folder.path(), "").await;
-    let (_second, two) = start(folder.path(), "").await;
+/// Two processes that start at once on a new database: an order is placed by one of them, and answered by both.
+async fn duplicates_at_two_processes_are_one_order(at: Place) {
+    let site = Site::new(at).await;
+    let ((_first, one), (_second, two)) = tokio::join!(site.start(), site.start());
     let mut sending = JoinSet::new();
     for n in 0..40 {
         for address in [one, two] {
@@ -110,5 +113,5 @@ async fn duplicates_at_two_processes_are_one_order() {
         answers[n].push(id(&answer));
     }
     assert!(answers.iter().all(|ids| ids.len() == 2 && ids[0] == ids[1]), "{answers:?}");
-    assert_eq!(kept(folder.path()), (40, 40));
+    assert_eq!(site.kept().await, (40, 40));
 }

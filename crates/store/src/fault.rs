@@ -14,10 +14,11 @@
 //! | place | what has just happened |
 //! |---|---|
 //! | `before_claim` | a leader is about to ask the store |
-//! | `after_claim` | the claim is durable, or the transaction open that holds it (G3) |
+//! | `after_claim` | the claim is durable, or the transaction open that holds it (G3); the handler is next |
 //! | `before_send` | the execution is about to look at the age of its claim (E10); in the gateway once before it connects and once more right before the first byte |
 //! | `after_check` | that look was passed, and the first byte is next |
 //! | `before_record` | the upstream has answered; in transactional mode nothing is committed |
+//! | `commit_sent` | in transactional mode on PostgreSQL: record and COMMIT are handed to the connection, and nothing is acknowledged (G3) |
 //! | `before_probe` | the upstream is about to be asked about an unknown outcome |
 //! | `after_probe` | it has said what it knows, and nothing of that is recorded |
 //! | `before_reply` | the outcome is durable |
@@ -46,6 +47,7 @@
 //! | `commit_errors` | in transactional mode an answer after which a retry runs again is committed (G3) |
 //! | `unsettled_commits` | in transactional mode a commit that nobody can tell of counts as made (G3) |
 //! | `keep_declined_rows` | in transactional mode an error that is recorded keeps its rows (G3) |
+//! | `record_apart` | in transactional mode a handler's rows are committed first, and then the record (G3) |
 //! | `trust_content_length` | the gateway doesn't see `Transfer-Encoding` (H1) |
 //! | `leave_unread_body` | the gateway doesn't see `Content-Length`, and takes a body for the next request (H3) |
 //! | `admit_anything` | the gateway takes what HTTP's grammar alone allows (H1) |
