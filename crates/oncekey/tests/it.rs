@@ -1,10 +1,13 @@
-//! What users of the facade rely on beside its front page: the embedded store in one step, and its transactional mode.
+//! What users of the facade rely on beside its front page: the embedded store in one step, and transactional mode.
 
 #![cfg_attr(
-    all(feature = "sqlite", feature = "tower"),
+    all(any(feature = "postgres", feature = "sqlite"), feature = "tower"),
     expect(clippy::unwrap_used, reason = "a test's helper panics like the test itself")
 )]
 
+#[cfg(all(feature = "postgres", feature = "tower"))]
+#[path = "it/postgres.rs"]
+mod postgres;
 #[cfg(all(feature = "sqlite", feature = "tower"))]
 #[path = "it/transactions.rs"]
 mod transactions;

@@ -60,13 +60,16 @@ impl Ground {
     }
 
     /// Puts a mark into the store's database and looks for it by the pool: whatever URLs, poolers and search paths say, that
-    /// is the same table or it isn't. Tells whether its transactions are SERIALIZABLE by default.
+    /// is the same table or it isn't. It is a node that lives for a while and claims nothing: of a dead one sweeps would make away.
+    /// Tells whether the pool's transactions are SERIALIZABLE by default.
     async fn verify(&self, pool: &impl Pool) -> Result<bool, StoreError> {
         const MARK: &str = "\
-            INSERT INTO idempotency_nodes (owner, alive_until) VALUES (uuid_send(gen_random_uuid()), '-infinity') \
+            INSERT INTO idempotency_nodes (owner, alive_until) \
+            VALUES (uuid_send(gen_random_uuid()), coalesce($1, clock_timestamp()) + interval '10 minutes') \
             RETURNING encode(owner, 'hex')";
         const UNMARK: &str = "DELETE FROM idempotency_nodes WHERE owner = decode($1, 'hex')";
-        let marked = self.aside.query(MARK, &[]).await.map_err(Failure::while_opening)?;
+        let now = self.server.given_time();
+        let marked = self.aside.query(MARK, &[(&now, Type::TIMESTAMPTZ)]).await.map_err(Failure::while_opening)?;
         let mark: String = marked
             .first()
             .and_then(|row| row.try_get(0).ok())

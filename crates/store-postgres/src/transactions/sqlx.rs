@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ::sqlx::{AssertSqlSafe, Executor, PgPool, Postgres, Row, Transaction};
 use async_trait::async_trait;
 use oncekey_core::Timestamp;
-use oncekey_store::{Begun, Claim, StoreError, Transactions};
+use oncekey_store::{Begun, Claim, StoreError, Transactions, fault};
 use tokio::time::timeout;
 
 use super::TransactionOptions;

@@ -3,13 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use oncekey_store::{Begun, Closed, Ending, StoreError};
+use deadpool_postgres::{Hook, HookError, Manager, Pool};
+use oncekey_store::{Begun, Closed, Ending, Store, StoreError};
 use oncekey_store_postgres::{PgTransactions, TransactionOptions};
-use oncekey_store_test::samples;
+use oncekey_store_test::{START, samples};
 use tokio::task::JoinSet;
+use tokio_postgres::NoTls;
 
 use super::{Driver, Running, Stage, Where, claim, everywhere, told, transactions};
-use crate::place::migrated;
+use crate::place::{OLD, clock, migrated, open};
 
 everywhere! {
     a_wait_for_a_connection_is_bounded
@@ -94,6 +96,25 @@ async fn a_pool_elsewhere_is_refused(driver: Driver, place: Where) {
         assert!(refusal(&stage.url.replace("postgres@", &format!("{role}@"))).await.contains("may not write"));
     }
     stage.raw.client.batch_execute(&format!("DROP OWNED BY {role}; DROP ROLE {role}")).await.expect("dropped");
+}
+
+/// Another node's sweep comes between the mark that is put into the store's database and the look for it.
+#[tokio::test]
+async fn a_pool_is_the_stores_own_whoever_sweeps() {
+    let database = migrated(&OLD).await;
+    let store = Arc::new(open(&OLD.url(&database), clock()).await);
+    let sweeping = Arc::clone(&store);
+    let sweep = Hook::async_fn(move |_, _| {
+        let store = Arc::clone(&sweeping);
+        Box::pin(async move {
+            store.sweep(START, 100).await.map_err(|error| HookError::message(error.to_string()))?;
+            Ok(())
+        })
+    });
+    let manager = Manager::new(OLD.url(&database).parse().expect("a URL"), NoTls);
+    let pool = Pool::builder(manager).post_create(sweep).build().expect("a pool");
+    let made = PgTransactions::with_pool(&store, pool, TransactionOptions::default()).await;
+    assert!(made.is_ok(), "{:?}", made.err());
 }
 
 /// What a handler sets for its session is gone with it, on the store's own pool.
