@@ -11,6 +11,7 @@ pub(crate) mod naive;
 pub(crate) mod plain;
 mod postgres;
 mod report;
+mod transactions;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -44,6 +45,8 @@ enum Name {
     Memory,
     /// First execution and replay on PostgreSQL, beside two commits a request in the plain proxy and in pgbench.
     Postgres,
+    /// Transactional mode on PostgreSQL and SQLite, beside the same handler without oncekey.
+    Transactions,
     /// Claims, replays and sweeps on PostgreSQL, as its table grows. Takes long and much of the disk: only when named.
     Growth,
 }
@@ -54,12 +57,13 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
         let this = workspace::build("xtask", "xtask", true)?;
         return workspace::run(Command::new(this).args(std::env::args_os().skip(1)));
     }
-    let gateway = match &arguments.gateway {
-        Some(path) => path.clone(),
-        None => workspace::build("oncekey-cli", "oncekey", !arguments.quick)?,
-    };
     let usual = || Name::value_variants().iter().copied().filter(|name| !matches!(name, Name::Growth)).collect();
     let names: Vec<_> = arguments.name.map_or_else(usual, |name| vec![name]);
+    let gateway = match &arguments.gateway {
+        Some(path) => path.clone(),
+        None if matches!(names[..], [Name::Transactions]) => PathBuf::new(),
+        None => workspace::build("oncekey-cli", "oncekey", !arguments.quick)?,
+    };
     let outcomes: Result<Vec<_>> = names.into_iter().map(|name| measure(name, &gateway, arguments)).collect();
     report::write(&outcomes?)
 }
@@ -71,6 +75,10 @@ fn measure(name: Name, gateway: &Path, arguments: &Arguments) -> Result<Outcome>
         Name::Memory => runtime.block_on(memory::run(gateway, if quick { &memory::QUICK } else { &memory::FULL })),
         Name::Postgres => {
             runtime.block_on(postgres::run(gateway, if quick { &postgres::QUICK } else { &postgres::FULL }))
+        }
+        Name::Transactions => {
+            let course = if quick { &transactions::QUICK } else { &transactions::FULL };
+            runtime.block_on(transactions::run(course, !quick))
         }
         Name::Growth => {
             let course = if quick { growth::QUICK } else { growth::FULL.up_to(arguments.up_to) };

@@ -22,15 +22,25 @@ pub(crate) fn cargo() -> Command {
     command
 }
 
-/// Builds a program of the workspace and gives its path. Cargo itself knows where it builds to; this program stands in
-/// the same place, so that no setting of cargo's has to be guessed.
+/// Builds a program of the workspace and gives its path.
 pub(crate) fn build(package: &str, program: &str, release: bool) -> Result<PathBuf> {
+    Ok(built(cargo().args(["build", "--package", package, "--bin", program]), release)?.join(program))
+}
+
+/// The same of a package's example, which needs these of its features.
+pub(crate) fn build_example(package: &str, example: &str, features: &[&str], release: bool) -> Result<PathBuf> {
     let mut command = cargo();
-    command.args(["build", "--package", package, "--bin", program]);
+    command.args(["build", "--package", package, "--example", example, "--features", &features.join(",")]);
+    Ok(built(&mut command, release)?.join("examples").join(example))
+}
+
+/// Builds, and gives the folder of programs. Cargo itself knows where it builds to; this program stands in the same place, so
+/// that no setting of cargo's has to be guessed.
+fn built(command: &mut Command, release: bool) -> Result<PathBuf> {
     run(command.args(release.then_some("--release")))?;
     let here = std::env::current_exe()?;
     let folder = here.ancestors().nth(2).ok_or("this program isn't where cargo builds programs")?;
-    Ok(folder.join(if release { "release" } else { "debug" }).join(program))
+    Ok(folder.join(if release { "release" } else { "debug" }))
 }
 
 /// Shows a command, runs it with this terminal, and fails when it fails.

@@ -17,8 +17,14 @@ fn order(account: &str, key: &str) -> Call {
     Call::post("/orders").scope(account).key(key).json(TEA)
 }
 
-async fn place(client: &Client, account: &str, key: &str) -> Answer {
-    client.call(&order(account, key)).await.unwrap()
+/// Sends a request, and again while it is told that another is still executing, which takes a second to be said.
+async fn settled(client: &Client, call: &Call) -> Answer {
+    loop {
+        let answer = client.call(call).await.unwrap();
+        if answer.status != 202 {
+            return answer;
+        }
+    }
 }
 
 fn id(answer: &Answer) -> String {

@@ -4,7 +4,7 @@ use oncekey_testkit::{Call, Client};
 use tokio::task::JoinSet;
 
 use crate::site::{Place, Site, everywhere};
-use crate::{TEA, id, order, place};
+use crate::{TEA, id, order, settled};
 
 everywhere! {
     an_order_is_placed_once_and_found_by_its_account
@@ -18,7 +18,7 @@ async fn an_order_is_placed_once_and_found_by_its_account(at: Place) {
     let (mut process, address) = site.start().await;
     let client = Client::new(address);
 
-    let first = place(&client, "acc-1", "order-7").await;
+    let first = settled(&client, &order("acc-1", "order-7")).await;
     assert_eq!((first.status.as_u16(), first.is_replay()), (201, false));
     let order_id = id(&first);
     let body =
@@ -26,14 +26,14 @@ async fn an_order_is_placed_once_and_found_by_its_account(at: Place) {
     assert_eq!(String::from_utf8_lossy(&first.body), body, "the amount as it came");
     assert_eq!(first.header("location"), Some(&*format!("/orders/{order_id}")));
 
-    let again = place(&client, "acc-1", "order-7").await;
+    let again = settled(&client, &order("acc-1", "order-7")).await;
     assert_eq!((again.status, again.is_replay(), &again.body), (first.status, true, &first.body));
     let other = Call::post("/orders").scope("acc-1").key("order-7").json(TEA.replace('2', "3"));
     let other = client.call(&other).await.unwrap();
     assert_eq!((other.status.as_u16(), other.problem()), (409, Some("key-reused")));
     let keyless = client.call(&Call::post("/orders").scope("acc-1").json(TEA)).await.unwrap();
     assert_eq!((keyless.status.as_u16(), keyless.problem()), (400, Some("key-missing")));
-    let elsewhere = place(&client, "acc-2", "order-7").await;
+    let elsewhere = settled(&client, &order("acc-2", "order-7")).await;
     assert_eq!((elsewhere.status.as_u16(), elsewhere.is_replay()), (201, false), "a key is an account's own");
 
     let path = format!("/orders/{order_id}");
@@ -46,7 +46,7 @@ async fn an_order_is_placed_once_and_found_by_its_account(at: Place) {
     process.kill9().await.unwrap();
     let (mut process, address) = site.start().await;
     let client = Client::new(address);
-    let later = place(&client, "acc-1", "order-7").await;
+    let later = settled(&client, &order("acc-1", "order-7")).await;
     assert_eq!((later.is_replay(), &later.body), (true, &first.body));
     assert_eq!(site.kept().await, (2, 2));
     process.terminate().unwrap();
@@ -88,7 +88,7 @@ async fn twenty_duplicates_at_once_are_one_order(at: Place) {
     let (_process, address) = site.start().await;
     let mut sending = JoinSet::new();
     for _ in 0..20 {
-        sending.spawn(async move { Client::new(address).call(&order("acc-1", "order-7")).await.unwrap() });
+        sending.spawn(async move { settled(&Client::new(address), &order("acc-1", "order-7")).await });
     }
     let answers = sending.join_all().await;
     assert!(answers.iter().all(|answer| answer.status == 201 && answer.body == answers[0].body), "{answers:?}");
@@ -104,7 +104,7 @@ async fn duplicates_at_two_processes_are_one_order(at: Place) {
     for n in 0..40 {
         for address in [one, two] {
             let call = order("acc-1", &format!("order-{n}"));
-            sending.spawn(async move { (n, Client::new(address).call(&call).await.unwrap()) });
+            sending.spawn(async move { (n, settled(&Client::new(address), &call).await) });
         }
     }
     let mut answers = vec![Vec::new(); 40];
