@@ -154,7 +154,7 @@ impl<L: Lent> Open<L> {
 
     /// What a refusal means to who wanted to commit: all was rolled back.
     async fn refused(&self, trouble: Trouble, met: bool) -> Result<Closed, StoreError> {
-        if trouble.met_another() || (trouble.is_aborted() && met) {
+        if trouble.lacks_statement() || trouble.met_another() || (trouble.is_aborted() && met) {
             return Ok(Closed::Again);
         }
         if trouble.is_aborted() {

@@ -1,23 +1,26 @@
 //! The driver tokio-postgres: its connections from a pool of deadpool.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
 use deadpool_postgres::{Manager, ManagerConfig, Object, RecyclingMethod};
 use oncekey_core::Timestamp;
 use oncekey_store::{Begun, Claim, StoreError, Transactions, fault};
 use tokio::time::timeout;
-use tokio_postgres::SimpleQueryMessage;
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{Row, SimpleQueryMessage, Statement};
 
 use super::TransactionOptions;
 use super::driver::{Connection, Pool, Times};
 use super::ground::Ground;
 use super::handle::LentClient;
-use super::protocol::{Rows, Script, Value, WRITE};
+use super::protocol::{Rows, Script, Value, WRITE, WRITE_TYPES};
 use super::trouble::Trouble;
 use crate::error::Failure;
+use crate::session::Param;
 use crate::store::PostgresStore;
-use crate::tls;
+use crate::{direct, tls};
 
 /// Makes a connection what it was when it was new: a handler may have changed its settings for good. As deadpool's
 /// `RecyclingMethod::Clean`, but without a round trip of its own.
@@ -44,7 +47,7 @@ impl PgTransactions {
             .max_size(size.max(1))
             .build()
             .map_err(|error| StoreError::Misconfigured(error.into()))?;
-        Self::over(store, Clients { pool, own: true, options: options.clone() }, options).await
+        Self::over(store, pool, true, options).await
     }
 
     /// With the user's own pool. Its connections are used as they come: what a handler sets for its session stays, unless the
@@ -56,11 +59,20 @@ impl PgTransactions {
         pool: deadpool_postgres::Pool,
         options: TransactionOptions,
     ) -> Result<Self, StoreError> {
-        Self::over(store, Clients { pool, own: false, options: options.clone() }, options).await
+        Self::over(store, pool, false, options).await
     }
 
-    async fn over(store: &PostgresStore, pool: Clients, options: TransactionOptions) -> Result<Self, StoreError> {
-        Ok(Self { ground: Ground::new(store, options, &pool).await?, pool })
+    async fn over(
+        store: &PostgresStore,
+        pool: deadpool_postgres::Pool,
+        own: bool,
+        options: TransactionOptions,
+    ) -> Result<Self, StoreError> {
+        let pool = Clients { pool, own, options: options.clone(), prepares: Arc::default() };
+        let ground = Ground::new(store, options, &pool).await?;
+        let direct = timeout(ground.patience(), pool.is_direct()).await.unwrap_or(Err(Trouble::TookTooLong));
+        pool.prepares.store(direct.map_err(Trouble::not_applied)?, Ordering::Relaxed);
+        Ok(Self { ground, pool })
     }
 }
 
@@ -77,12 +89,27 @@ struct Clients {
     /// Whether nobody else uses it.
     own: bool,
     options: TransactionOptions,
+    /// Whether [`WRITE`] is prepared, once for each connection: planning it costs the server more than all else that is done for a
+    /// transaction. Behind a pooler it isn't (see `direct`), nor once a prepared one turned out not to be there.
+    prepares: Arc<AtomicBool>,
 }
 
 impl Clients {
+    /// Whether its connections are the server's own.
+    async fn is_direct(&self) -> Result<bool, Trouble> {
+        let client = self.get().await?;
+        let said = direct::process(client.get()?).await;
+        let rows = client.ask("SELECT pg_backend_pid()::text").await?;
+        client.release().await;
+        let pid = rows.first().and_then(|row| row.first()?.as_deref()?.parse().ok());
+        Ok(said.is_some() && said == pid)
+    }
+
     async fn get(&self) -> Result<PooledClient, Trouble> {
         match timeout(self.options.wait, self.pool.get()).await {
-            Ok(Ok(object)) => Ok(PooledClient(Some(object))),
+            Ok(Ok(object)) => {
+                Ok(PooledClient { object: Some(object), write: None, prepares: Arc::clone(&self.prepares) })
+            }
             Ok(Err(error)) => Err(Trouble::NoConnection(error.to_string())),
             Err(_) => Err(Trouble::NoConnection("none of the pool was free in time".to_owned())),
         }
@@ -93,13 +120,15 @@ impl Pool for Clients {
     type Connection = PooledClient;
 
     async fn begin(&self, script: &Script) -> Result<(PooledClient, Rows), Trouble> {
-        let client = self.get().await?;
+        let mut client = self.get().await?;
         let opening = format!("{}; {}", script.begin, script.open);
         let renewing =
             async { if self.own { client.get()?.batch_execute(RENEW).await.map_err(Trouble::from) } else { Ok(()) } };
-        let (renewed, opened) = tokio::join!(renewing, client.ask(&opening));
+        // All are sent before any is answered; a statement that is there already is not prepared again.
+        let (renewed, opened, prepared) = tokio::join!(renewing, client.ask(&opening), client.prepare());
         renewed?;
         let rows = opened?;
+        client.write = prepared?;
         Ok((client, rows))
     }
 
@@ -112,11 +141,39 @@ impl Pool for Clients {
 }
 
 /// A connection of the pool. Dropping it closes it instead of giving it back.
-pub(super) struct PooledClient(Option<Object>);
+pub(super) struct PooledClient {
+    object: Option<Object>,
+    /// [`WRITE`], prepared on it.
+    write: Option<Statement>,
+    prepares: Arc<AtomicBool>,
+}
 
 impl PooledClient {
     pub(super) fn get(&self) -> Result<&Object, Trouble> {
-        self.0.as_ref().ok_or(Trouble::Unexpected)
+        self.object.as_ref().ok_or(Trouble::Unexpected)
+    }
+
+    /// One that can't be prepared counts as broken: the next begins without.
+    async fn prepare(&self) -> Result<Option<Statement>, Trouble> {
+        if !self.prepares.load(Ordering::Relaxed) {
+            return Ok(None);
+        }
+        let prepared = self.get()?.prepare_typed_cached(WRITE, &WRITE_TYPES).await;
+        prepared.map(Some).map_err(|error| {
+            self.prepares.store(false, Ordering::Relaxed);
+            Trouble::Broken(error.to_string())
+        })
+    }
+
+    async fn write(&self, params: &[Param<'_>]) -> Result<Vec<Row>, Trouble> {
+        let client = self.get()?;
+        let Some(statement) = &self.write else { return Ok(client.query_typed(WRITE, params).await?) };
+        let values: Vec<&(dyn ToSql + Sync)> = params.iter().map(|(value, _)| *value).collect();
+        let written = client.query(statement, &values).await.map_err(Trouble::from);
+        if written.as_ref().is_err_and(Trouble::lacks_statement) {
+            self.prepares.store(false, Ordering::Relaxed);
+        }
+        written
     }
 
     async fn ask(&self, sql: &str) -> Result<Rows, Trouble> {
@@ -133,7 +190,7 @@ impl PooledClient {
 
 impl Drop for PooledClient {
     fn drop(&mut self) {
-        if let Some(object) = self.0.take() {
+        if let Some(object) = self.object.take() {
             drop(Object::take(object));
         }
     }
@@ -157,7 +214,7 @@ impl Connection for PooledClient {
         // those after it do nothing, and the COMMIT rolls back.
         let (before, written, committed, ()) = tokio::join!(
             client.batch_execute(before),
-            client.query_typed(WRITE, &params),
+            self.write(&params),
             client.batch_execute("COMMIT"),
             fault::point("commit_sent"),
         );
@@ -170,6 +227,6 @@ impl Connection for PooledClient {
     }
 
     async fn release(mut self) {
-        drop(self.0.take());
+        drop(self.object.take());
     }
 }

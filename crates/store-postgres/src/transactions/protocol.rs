@@ -8,6 +8,7 @@ use std::time::Duration;
 use oncekey_core::response::RecordedBody;
 use oncekey_core::{Event, State, Timestamp, transition};
 use oncekey_store::{Claim, Outcome};
+use tokio_postgres::types::Type;
 
 use super::trouble::Trouble;
 use super::{Isolation, TransactionOptions};
@@ -126,12 +127,17 @@ impl Script {
 
 /// A COMMIT must not be cut short: it would be there, and perhaps on no standby. Nor must it be less safe than others of its pool,
 /// for the record is promised whatever the handler's rows are worth to it.
+/// A prepared [`WRITE`] is planned once, for a table that
+/// will grow (see `prepared`).
 fn surroundings(lock_timeout: Duration) -> String {
     format!(
         "SELECT set_config('role', current_setting('oncekey.role'), true), \
              set_config('search_path', current_setting('oncekey.search_path'), true), \
              set_config('synchronous_commit', current_setting('oncekey.synchronous_commit'), true), \
-             set_config('lock_timeout', '{}', true), set_config('statement_timeout', '0', true)",
+             set_config('lock_timeout', '{}', true), set_config('statement_timeout', '0', true), \
+             set_config('plan_cache_mode', 'force_generic_plan', true), set_config('enable_seqscan', 'off', true), \
+             set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true), \
+             set_config('enable_material', 'off', true), set_config('jit', 'off', true)",
         millis(lock_timeout)
     )
 }
@@ -185,6 +191,14 @@ pub(super) const WRITE: &str = "\
     SELECT (extract(epoch FROM max(expires_at)) * 1000000)::bigint, \
         (extract(epoch FROM max(completed_at)) * 1000000)::bigint, 1 / count(*) \
     FROM (SELECT * FROM replaced UNION ALL SELECT * FROM inserted) AS written";
+
+/// The types of its parameters, as [`Written::values`] gives them.
+#[rustfmt::skip]
+pub(super) const WRITE_TYPES: [Type; 26] = [
+    Type::INT8, Type::TEXT, Type::BYTEA, Type::TEXT, Type::TEXT, Type::TEXT, Type::TEXT, Type::BYTEA, Type::BYTEA,
+    Type::BYTEA, Type::TEXT, Type::TEXT, Type::TEXT, Type::TEXT, Type::INT8, Type::INT8, Type::INT8, Type::TEXT,
+    Type::INT8, Type::INT8, Type::INT2, Type::BYTEA, Type::BYTEA, Type::BYTEA, Type::TEXT, Type::BOOL,
+];
 
 /// What [`WRITE`] writes.
 pub(super) struct Written {

@@ -39,6 +39,7 @@ mod code {
     pub(super) const NO_ACTIVE_TRANSACTION: &str = "25P01";
     pub(super) const NO_SUCH_SAVEPOINT: &str = "3B001";
     pub(super) const DIVISION_BY_ZERO: &str = "22012";
+    pub(super) const INVALID_STATEMENT_NAME: &str = "26000";
     pub(super) const UNDEFINED_TABLE: &str = "42P01";
 }
 
@@ -83,6 +84,11 @@ impl Trouble {
 
     pub(super) fn lacks_table(&self) -> bool {
         self.code() == Some(code::UNDEFINED_TABLE)
+    }
+
+    /// A prepared statement isn't there any more: its handler has deallocated it, say.
+    pub(super) fn lacks_statement(&self) -> bool {
+        self.code() == Some(code::INVALID_STATEMENT_NAME)
     }
 
     pub(super) fn is_refused(&self) -> bool {

@@ -17,6 +17,7 @@ everywhere! {
     what_a_handler_ended_is_recorded_once_it_can_be
     a_commit_keeps_the_promise_that_the_pool_began_with
     a_constraint_that_divides_by_zero_is_no_record_in_the_way
+    a_handler_that_forgets_prepared_statements_runs_again_once
 }
 
 /// Its answer is not given: none of its rows is there.
@@ -86,6 +87,28 @@ async fn a_handle_that_is_kept_gets_errors(driver: Driver, place: Where) {
 }
 
 const ENDED: &str = "the transaction has ended: it lasts as long as its handler runs";
+
+/// What was prepared for its record is gone with them: nothing is committed, and from then on nothing is prepared.
+async fn a_handler_that_forgets_prepared_statements_runs_again_once(driver: Driver, place: Where) {
+    let stage = Stage::new(driver, place).await;
+    let prepares = driver == Driver::TokioPostgres && place != Where::Pooled;
+    for runs_again in [prepares, false] {
+        let (_, mut running) = stage.open(&claim("order")).await;
+        if let (Handle::TokioPostgres(handle), true) = (&running.handle, runs_again) {
+            let prepared =
+                "SELECT count(*) FROM pg_prepared_statements WHERE statement LIKE '%INSERT INTO idempotency_keys%'";
+            assert_eq!(handle.query_one(prepared, &[]).await.expect("a count").get::<_, i64>(0), 1);
+        }
+        running.pay("order").await;
+        running.handle.run("DEALLOCATE ALL").await.expect("it is let do so");
+        match running.commit().await {
+            Ok(Closed::Again) if runs_again => assert_eq!(stage.rows().await, 0),
+            Ok(Closed::Recorded { .. }) if !runs_again => break,
+            closed => panic!("{closed:?}"),
+        }
+    }
+    assert_eq!((stage.rows().await, stage.torn().await), (1, 0));
+}
 
 /// A role and a search path for its own rows, as programs for many tenants set them.
 async fn settings_of_the_handler_do_no_harm(driver: Driver, place: Where) {
