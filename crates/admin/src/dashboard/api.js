@@ -4,6 +4,8 @@ const PATIENCE_MS = 15_000;
 const KEPT_AS = "oncekey-token";
 
 let askForToken;
+/** The question that is open: whatever is refused meanwhile waits for its answer, too. */
+let asked = null;
 
 /** Sets what asks the user for the token; it returns a promise of one. */
 export function onTokenNeeded(ask) {
@@ -40,7 +42,11 @@ async function send(method, path, body, wrong = false) {
     cache: "no-store", credentials: "omit", signal: AbortSignal.timeout(PATIENCE_MS),
   });
   if (answer.status === 401) {
-    sessionStorage.setItem(KEPT_AS, await askForToken(Boolean(token) || wrong));
+    // Another may have been told since this was sent.
+    if (token === sessionStorage.getItem(KEPT_AS)) {
+      asked ??= askForToken(wrong || token !== null).finally(() => { asked = null; });
+      sessionStorage.setItem(KEPT_AS, await asked);
+    }
     return send(method, path, body, true);
   }
   if (!answer.ok) throw new Refusal(answer.status, await detail(answer));

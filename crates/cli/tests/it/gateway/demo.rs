@@ -50,12 +50,12 @@ async fn the_printed_commands_show_one_execution_a_replay_and_a_refusal() {
     let mut demo = Process::start(oncekey().arg("demo").current_dir(directory.path())).expect("the demo starts");
     demo.stdout().wait_for("Ctrl-C").await.expect("a greeting");
     let greeting = demo.stdout().all();
-    for (port, what) in [(8080, "gateway"), (3000, "orders API"), (9464, "admin listener")] {
+    for (port, what) in [(8080, "gateway"), (3000, "orders API"), (9464, "dashboard")] {
         let said = demo.stderr().wait_for(&format!("port {port} of the {what} can't be had")).await.expect("said so");
         assert!(said.contains("a free one is taken"), "{said}");
         assert_ne!(address_of(&greeting, what).port(), port);
     }
-    demo.ready(address_of(&greeting, "admin listener"), "/readyz").await.expect("ready");
+    demo.ready(address_of(&greeting, "dashboard"), "/readyz").await.expect("ready");
 
     let commands = commands(&greeting);
     let [order, other_amount] = &commands[..] else { panic!("{commands:?}") };
@@ -92,7 +92,7 @@ async fn twenty_orders_at_once_with_one_key_are_one_order() {
     let mut demo = Process::start(oncekey().arg("demo").current_dir(directory.path())).expect("the demo starts");
     demo.stdout().wait_for("Ctrl-C").await.expect("a greeting");
     let greeting = demo.stdout().all();
-    demo.ready(address_of(&greeting, "admin listener"), "/readyz").await.expect("ready");
+    demo.ready(address_of(&greeting, "dashboard"), "/readyz").await.expect("ready");
     let gateway = address_of(&greeting, "gateway");
 
     let mut clients = JoinSet::new();
@@ -116,7 +116,7 @@ async fn the_end_of_its_terminal_is_its_end() {
     let directory = scratch_dir().expect("a directory");
     let mut demo = Process::start(oncekey().arg("demo").current_dir(directory.path())).expect("the demo starts");
     demo.stdout().wait_for("Ctrl-C").await.expect("a greeting");
-    demo.ready(address_of(&demo.stdout().all(), "admin listener"), "/readyz").await.expect("ready");
+    demo.ready(address_of(&demo.stdout().all(), "dashboard"), "/readyz").await.expect("ready");
     demo.hang_up().expect("SIGHUP");
     let ended = demo.exited(PATIENCE).await.expect("it ends");
     assert_eq!(std::os::unix::process::ExitStatusExt::signal(&ended), Some(1), "{ended}");

@@ -170,7 +170,8 @@ pub(crate) async fn bodies_take_little_memory(gateway: &Gateway) {
     transfer(gateway, 16 * MEBIBYTE).await;
     let before = gateway.process.memory().expect("its memory").peak;
     transfer(gateway, 96 * MEBIBYTE).await;
-    let grown = gateway.process.memory().expect("its memory").peak - before;
+    // The kernel counts roughly: what it calls the peak can be a little less than it was.
+    let grown = gateway.process.memory().expect("its memory").peak.saturating_sub(before);
     assert!(grown < 8 * MEBIBYTE as u64, "{grown} bytes more for bodies of 96 MiB, after bodies of 16 MiB");
 }
 
