@@ -76,13 +76,18 @@ impl Identity {
             hasher.update((part.len() as u64).to_be_bytes());
             hasher.update(part.as_bytes());
         }
-        let digest = hasher.finalize();
-        let mut bytes = [0; 16];
-        bytes.copy_from_slice(&digest[..16]);
-        bytes[6] = (bytes[6] & 0x0f) | (version << 4);
-        bytes[8] = (bytes[8] & 0x3f) | 0x80;
-        bytes
+        uuid(&hasher, version)
     }
+}
+
+/// The first 128 bits of what was hashed, laid out as a UUID.
+fn uuid(hasher: &Sha256, version: u8) -> [u8; 16] {
+    let digest = hasher.clone().finalize();
+    let mut bytes = [0; 16];
+    bytes.copy_from_slice(&digest[..16]);
+    bytes[6] = (bytes[6] & 0x0f) | (version << 4);
+    bytes[8] = (bytes[8] & 0x3f) | 0x80;
+    bytes
 }
 
 impl fmt::Debug for Identity {
@@ -110,6 +115,14 @@ impl RecordId {
     /// The bytes, as stores keep them.
     pub const fn as_bytes(&self) -> &[u8; 16] {
         &self.0
+    }
+
+    /// The key under which another service is to know one step of the operation: a call of a provider's. The same for every
+    /// attempt, also after the record has expired, and another one for each step. A UUID that says version 4, since that is
+    /// what providers check for. Not secret from whoever knows the operation id.
+    pub fn step_key(&self, step: &str) -> String {
+        let hasher = Sha256::new().chain_update(b"oncekey/step-key/v1").chain_update(self.0).chain_update(step);
+        Self(uuid(&hasher, 4)).to_string()
     }
 }
 

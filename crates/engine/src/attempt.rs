@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use oncekey_core::policy::Policy;
 use oncekey_core::{OwnerId, RecordId, Standing, Token, standing};
-use oncekey_store::{Clock, Found, Store, StoreError, TransactionHandle};
+use oncekey_store::{Clock, Fence, Found, Store, StoreError, TransactionHandle};
 
 use crate::fault;
 
@@ -64,6 +64,11 @@ pub(crate) struct Confirmed {
 }
 
 impl Attempt {
+    /// What its own writes beside the record are fenced by: recovery points. `None` in transactional mode.
+    pub fn fence(&self) -> Option<Fence> {
+        self.claim.as_ref().map(|claim| Fence { id: self.id, token: claim.token })
+    }
+
     /// Asks, right before the first byte leaves, whether this attempt may still execute (E10): by a clock that runs through
     /// suspend, less than `lease` has passed since the claim; else the store is asked whether the claim still stands. May
     /// be called again; calls nothing but the store. Between `Ok` and the byte a process can still be paused: with

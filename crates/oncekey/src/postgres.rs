@@ -50,7 +50,8 @@ pub use oncekey_store_postgres::{
 };
 #[cfg(feature = "tower")]
 pub use oncekey_store_postgres::{
-    Isolation, NoTransaction, PgSavepoint, PgTransaction, PgTransactionError, PgTransactions, TransactionOptions,
+    Isolation, NoTransaction, PgRecoveryPoints, PgSavepoint, PgSteps, PgStepsError, PgTransaction, PgTransactionError,
+    PgTransactions, TransactionOptions,
 };
 #[cfg(feature = "sqlx")]
 pub use oncekey_store_postgres::{SqlxConnection, SqlxTransaction, SqlxTransactions};

@@ -68,7 +68,8 @@ pub use store::PostgresStore;
 pub use survey::{Survey, survey};
 #[cfg(feature = "tower")]
 pub use transactions::{
-    Isolation, NoTransaction, PgSavepoint, PgTransaction, PgTransactionError, PgTransactions, TransactionOptions,
+    Isolation, NoTransaction, PgRecoveryPoints, PgSavepoint, PgSteps, PgStepsError, PgTransaction, PgTransactionError,
+    PgTransactions, TransactionOptions,
 };
 #[cfg(feature = "sqlx")]
 pub use transactions::{SqlxConnection, SqlxTransaction, SqlxTransactions};

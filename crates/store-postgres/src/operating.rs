@@ -59,7 +59,9 @@ macro_rules! order {
             "', id, namespace, scope_source, account_id, idempotency_key, route, before, ",
             $after,
             ", $5, $6, $7, $8, $9 FROM done WHERE $5::text IS NOT NULL \
-            ) SELECT id FROM done"
+            ), steps AS (DELETE FROM idempotency_steps AS s USING done WHERE s.id = done.id AND '",
+            $action,
+            "' = 'purge') SELECT id FROM done"
         )
     };
 }

@@ -8,7 +8,8 @@ use crate::seed;
 use crate::session::{Server, Session};
 
 /// The steps, in order; the schema's version is how many of them were taken. A step that was released never changes.
-const MIGRATIONS: [&str; 2] = [include_str!("migrations/0001.sql"), include_str!("migrations/0002.sql")];
+const MIGRATIONS: [&str; 3] =
+    [include_str!("migrations/0001.sql"), include_str!("migrations/0002.sql"), include_str!("migrations/0003.sql")];
 
 /// The version that this code needs.
 #[expect(clippy::cast_possible_truncation, reason = "a handful of migrations")]
@@ -27,7 +28,8 @@ INSERT INTO oncekey_schema (version) VALUES (0) ON CONFLICT DO NOTHING;
 const ADVISORY: i64 = 0x006f_6e63_656b_6579;
 
 /// The tables that a migration makes.
-const TABLES: [&str; 4] = ["idempotency_keys", "idempotency_nodes", "idempotency_sweeps", "idempotency_audit"];
+const TABLES: [&str; 5] =
+    ["idempotency_keys", "idempotency_nodes", "idempotency_sweeps", "idempotency_audit", "idempotency_steps"];
 
 /// What a migration did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

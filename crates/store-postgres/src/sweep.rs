@@ -41,11 +41,13 @@ const MARK_ABANDONED: &str = mark!(
 );
 
 /// `$2` is the limit. A claim that lapsed so long ago that it counts as absent goes whether it was marked or not.
+/// Its steps go with it: a record without any costs a look into an index, which is empty if nobody saves steps.
 const DELETE: &str = "\
     WITH expired AS MATERIALIZED ( \
         SELECT id FROM idempotency_keys WHERE sweep_at <= $1 AND (expires_at <= $1 OR (status = 'processing' \
             AND deadline + unknown_ttl_micros * interval '1 microsecond' <= $1)) \
-        ORDER BY sweep_at LIMIT $2 FOR UPDATE SKIP LOCKED) \
+        ORDER BY sweep_at LIMIT $2 FOR UPDATE SKIP LOCKED), \
+    steps AS (DELETE FROM idempotency_steps AS s USING expired WHERE s.id = expired.id) \
     DELETE FROM idempotency_keys AS k USING expired WHERE k.id = expired.id RETURNING 1";
 
 /// See [`oncekey_store::Store::sweep`].

@@ -4,6 +4,8 @@
 //! transaction, so that neither the batches of two-commit claims nor a sweep ever wait for a handler; at the end one statement
 //! writes the whole record, or finds that another was faster, and then everything is rolled back (decision 0044).
 //!
+//! `steps` are recovery points, for handlers that aren't in such a transaction.
+//!
 //! `protocol` has the statements, `trouble` what their failures mean; `ground` begins a transaction and `open` ends it, on any
 //! `driver`. `pooled` is tokio-postgres, `sqlx` the other; `handle` and `sqlx_handle` are what handlers get.
 
@@ -18,6 +20,7 @@ mod protocol;
 mod sqlx;
 #[cfg(feature = "sqlx")]
 mod sqlx_handle;
+mod steps;
 mod trouble;
 
 use std::time::Duration;
@@ -29,6 +32,7 @@ pub use pooled::PgTransactions;
 pub use sqlx::SqlxTransactions;
 #[cfg(feature = "sqlx")]
 pub use sqlx_handle::{SqlxConnection, SqlxTransaction};
+pub use steps::{PgRecoveryPoints, PgSteps, PgStepsError};
 
 /// The isolation level that a transaction begins with. It can't be changed after its beginning, since oncekey reads in it first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -13,6 +13,7 @@ pub mod kept;
 
 mod clock;
 mod error;
+mod fence;
 mod memory;
 mod operating;
 mod store;
@@ -20,6 +21,7 @@ mod transaction;
 
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use error::StoreError;
+pub use fence::Fence;
 pub use memory::MemoryStore;
 pub use operating::{
     AUDIT_AGE, AUDIT_LINES, Acted, AuditFilter, AuditLine, AuditPage, Change, Deed, Operator, Order, Purged,

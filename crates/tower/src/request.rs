@@ -76,6 +76,9 @@ impl KeyedRequest {
         if let Some(transaction) = attempt.transaction.take() {
             head.extensions.insert(transaction);
         }
+        if let Some(fence) = attempt.fence() {
+            head.extensions.insert(fence);
+        }
         head.extensions.insert(attempt);
         Request::from_parts(head, self.body())
     }

@@ -40,14 +40,7 @@ impl PgTransactions {
     ///
     /// Fails as `NotApplied` if the server can't be reached.
     pub async fn open(store: &PostgresStore, size: usize, options: TransactionOptions) -> Result<Self, StoreError> {
-        let server = store.server().options();
-        let tls = tls::connector(&server.verify).map_err(Failure::while_opening)?;
-        let fast = ManagerConfig { recycling_method: RecyclingMethod::Fast };
-        let pool = deadpool_postgres::Pool::builder(Manager::from_config(server.config.clone(), tls, fast))
-            .max_size(size.max(1))
-            .build()
-            .map_err(|error| StoreError::Misconfigured(error.into()))?;
-        Self::over(store, pool, true, options).await
+        Self::over(store, Clients::own(store, size, options.clone())?, options).await
     }
 
     /// With the user's own pool. Its connections are used as they come: what a handler sets for its session stays, unless the
@@ -59,16 +52,10 @@ impl PgTransactions {
         pool: deadpool_postgres::Pool,
         options: TransactionOptions,
     ) -> Result<Self, StoreError> {
-        Self::over(store, pool, false, options).await
+        Self::over(store, Clients::users(pool, options.clone()), options).await
     }
 
-    async fn over(
-        store: &PostgresStore,
-        pool: deadpool_postgres::Pool,
-        own: bool,
-        options: TransactionOptions,
-    ) -> Result<Self, StoreError> {
-        let pool = Clients { pool, own, options: options.clone(), prepares: Arc::default() };
+    async fn over(store: &PostgresStore, pool: Clients, options: TransactionOptions) -> Result<Self, StoreError> {
         let ground = Ground::new(store, options, &pool).await?;
         let direct = timeout(ground.patience(), pool.is_direct()).await.unwrap_or(Err(Trouble::TookTooLong));
         pool.prepares.store(direct.map_err(Trouble::not_applied)?, Ordering::Relaxed);
@@ -84,7 +71,7 @@ impl Transactions for PgTransactions {
 }
 
 /// The pool.
-struct Clients {
+pub(super) struct Clients {
     pool: deadpool_postgres::Pool,
     /// Whether nobody else uses it.
     own: bool,
@@ -105,6 +92,50 @@ impl Clients {
         Ok(said.is_some() && said == pid)
     }
 
+    /// A pool of at most `size` connections to where the store is.
+    pub(super) fn own(store: &PostgresStore, size: usize, options: TransactionOptions) -> Result<Self, StoreError> {
+        let server = store.server().options();
+        let tls = tls::connector(&server.verify).map_err(Failure::while_opening)?;
+        let fast = ManagerConfig { recycling_method: RecyclingMethod::Fast };
+        let pool = deadpool_postgres::Pool::builder(Manager::from_config(server.config.clone(), tls, fast))
+            .max_size(size.max(1))
+            .build()
+            .map_err(|error| StoreError::Misconfigured(error.into()))?;
+        Ok(Self { pool, own: true, options, prepares: Arc::default() })
+    }
+
+    /// The user's.
+    pub(super) fn users(pool: deadpool_postgres::Pool, options: TransactionOptions) -> Self {
+        Self { pool, own: false, options, prepares: Arc::default() }
+    }
+
+    /// Gives a connection of a pool of ours the settings of a new one.
+    async fn renew(&self, client: &PooledClient) -> Result<(), Trouble> {
+        if self.own { Ok(client.get()?.batch_execute(RENEW).await?) } else { Ok(()) }
+    }
+
+    /// A connection with this sent on it first.
+    pub(super) async fn opened(&self, opening: &str) -> Result<(PooledClient, Rows), Trouble> {
+        let client = self.get().await?;
+        let (renewed, opened) = tokio::join!(self.renew(&client), client.ask(opening));
+        renewed?;
+        let rows = opened?;
+        Ok((client, rows))
+    }
+
+    /// The rows of a statement by itself.
+    pub(super) async fn query(&self, sql: &str, params: &[Param<'_>]) -> Result<Vec<Row>, Trouble> {
+        let client = self.get().await?;
+        let (renewed, rows) = tokio::join!(self.renew(&client), async {
+            Ok::<_, Trouble>(client.get()?.query_typed(sql, params).await?)
+        });
+        renewed?;
+        if !matches!(rows, Err(Trouble::Broken(_))) {
+            client.release().await;
+        }
+        rows
+    }
+
     async fn get(&self) -> Result<PooledClient, Trouble> {
         match timeout(self.options.wait, self.pool.get()).await {
             Ok(Ok(object)) => {
@@ -122,10 +153,8 @@ impl Pool for Clients {
     async fn begin(&self, script: &Script) -> Result<(PooledClient, Rows), Trouble> {
         let mut client = self.get().await?;
         let opening = format!("{}; {}", script.begin, script.open);
-        let renewing =
-            async { if self.own { client.get()?.batch_execute(RENEW).await.map_err(Trouble::from) } else { Ok(()) } };
         // All are sent before any is answered; a statement that is there already is not prepared again.
-        let (renewed, opened, prepared) = tokio::join!(renewing, client.ask(&opening), client.prepare());
+        let (renewed, opened, prepared) = tokio::join!(self.renew(&client), client.ask(&opening), client.prepare());
         renewed?;
         let rows = opened?;
         client.write = prepared?;

@@ -48,19 +48,8 @@ impl Script {
         let lock = i64::from_be_bytes(front);
         let guard = hex(claim.token.as_bytes());
         let savepoint = format!("oncekey_{guard}");
-        let isolation = match options.isolation {
-            Isolation::Default => "",
-            Isolation::ReadCommitted => " ISOLATION LEVEL READ COMMITTED",
-            Isolation::RepeatableRead => " ISOLATION LEVEL REPEATABLE READ",
-            Isolation::Serializable => " ISOLATION LEVEL SERIALIZABLE",
-        };
         // A process that is paused holds its claim no longer than its handler may run.
-        let begin = format!(
-            "BEGIN{isolation} READ WRITE; SET LOCAL lock_timeout = {}; \
-             SET LOCAL idle_in_transaction_session_timeout = {}",
-            millis(options.lock_timeout),
-            millis(claim.lifetimes.run),
-        );
+        let begin = begin(options, claim.lifetimes.run);
         let now = now.map_or("statement_timestamp()".to_owned(), |now| {
             format!("timestamptz 'epoch' + {}::bigint * interval '1 microsecond'", now.as_micros())
         });
@@ -78,10 +67,7 @@ impl Script {
         };
         let open = format!(
             "SELECT pg_try_advisory_xact_lock({lock})::text, pg_backend_pid()::text, \
-                 set_config('oncekey.claim', '{guard}', true), \
-                 set_config('oncekey.role', current_setting('role'), true), \
-                 set_config('oncekey.search_path', current_setting('search_path'), true), \
-                 set_config('oncekey.synchronous_commit', current_setting('synchronous_commit'), true); \
+                 set_config('oncekey.claim', '{guard}', true), {NOTED}; \
              {looking}; SAVEPOINT {savepoint}"
         );
         Self { begin, open, lock, savepoint, guard }
@@ -125,11 +111,32 @@ impl Script {
         SELECT pg_advisory_xact_lock($1) FROM patience";
 }
 
+/// Begins a transaction, which a process that is paused for longer than `idle` loses.
+pub(super) fn begin(options: &TransactionOptions, idle: Duration) -> String {
+    let isolation = match options.isolation {
+        Isolation::Default => "",
+        Isolation::ReadCommitted => " ISOLATION LEVEL READ COMMITTED",
+        Isolation::RepeatableRead => " ISOLATION LEVEL REPEATABLE READ",
+        Isolation::Serializable => " ISOLATION LEVEL SERIALIZABLE",
+    };
+    format!(
+        "BEGIN{isolation} READ WRITE; SET LOCAL lock_timeout = {}; \
+         SET LOCAL idle_in_transaction_session_timeout = {}",
+        millis(options.lock_timeout),
+        millis(idle),
+    )
+}
+
+/// Columns that note what a handler may change of its surroundings.
+pub(super) const NOTED: &str = "\
+    set_config('oncekey.role', current_setting('role'), true), \
+    set_config('oncekey.search_path', current_setting('search_path'), true), \
+    set_config('oncekey.synchronous_commit', current_setting('synchronous_commit'), true)";
+
 /// A COMMIT must not be cut short: it would be there, and perhaps on no standby. Nor must it be less safe than others of its pool,
-/// for the record is promised whatever the handler's rows are worth to it.
-/// A prepared [`WRITE`] is planned once, for a table that
+/// for the record is promised whatever the handler's rows are worth to it. A prepared [`WRITE`] is planned once, for a table that
 /// will grow (see `prepared`).
-fn surroundings(lock_timeout: Duration) -> String {
+pub(super) fn surroundings(lock_timeout: Duration) -> String {
     format!(
         "SELECT set_config('role', current_setting('oncekey.role'), true), \
              set_config('search_path', current_setting('oncekey.search_path'), true), \

@@ -41,6 +41,8 @@ mod code {
     pub(super) const DIVISION_BY_ZERO: &str = "22012";
     pub(super) const INVALID_STATEMENT_NAME: &str = "26000";
     pub(super) const UNDEFINED_TABLE: &str = "42P01";
+    pub(super) const NOT_NULL_VIOLATION: &str = "23502";
+    pub(super) const UNIQUE_VIOLATION: &str = "23505";
 }
 
 /// Whether a code says that another transaction was met, and running again is worth it.
@@ -82,6 +84,16 @@ impl Trouble {
         self.code() == Some(code::DIVISION_BY_ZERO)
     }
 
+    /// Saving a step found that the claim isn't the record's any more: see `steps::SAVE`.
+    pub(super) fn is_taken_over(&self) -> bool {
+        self.code() == Some(code::NOT_NULL_VIOLATION)
+    }
+
+    /// There is a step of that name.
+    pub(super) fn is_saved_before(&self) -> bool {
+        self.code() == Some(code::UNIQUE_VIOLATION)
+    }
+
     pub(super) fn lacks_table(&self) -> bool {
         self.code() == Some(code::UNDEFINED_TABLE)
     }
@@ -93,6 +105,14 @@ impl Trouble {
 
     pub(super) fn is_refused(&self) -> bool {
         self.code().is_some()
+    }
+
+    /// The error of a write by itself.
+    pub(super) fn of_write(self) -> StoreError {
+        match self {
+            Self::Broken(_) | Self::TookTooLong => StoreError::MayHaveBeenApplied(self.into()),
+            _ => self.not_applied(),
+        }
     }
 
     pub(super) fn not_applied(self) -> StoreError {
