@@ -87,7 +87,7 @@ pub use oncekey_tower as tower;
 
 pub use oncekey_core::{Key, Namespace, Scope, ScopeSource};
 pub use oncekey_engine::{Attempt, Engine, InvalidJob, Job, NotExecuted, Once, Settings};
-pub use oncekey_store::{MemoryStore, Store, StoreError, SystemClock, TransactionHandle, Transactions};
+pub use oncekey_store::{Fence, MemoryStore, Store, StoreError, SystemClock, TransactionHandle, Transactions};
 #[cfg(feature = "tower")]
 pub use oncekey_tower::{
     Guard, IdempotencyLayer, InvalidScope, Oncekey, Options, RequestBody, ResponseBody, Route, RouteError, ScopeReader,

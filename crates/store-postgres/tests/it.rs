@@ -21,6 +21,9 @@ mod scopes;
 mod seed;
 #[path = "it/standbys.rs"]
 mod standbys;
+#[cfg(feature = "tower")]
+#[path = "it/steps.rs"]
+mod steps;
 #[path = "it/tls.rs"]
 mod tls;
 #[cfg(feature = "sqlx")]

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::Finding;
 
 /// Every crate of the workspace, and those of its siblings that its own code may name.
-const EDGES: [(&str, &[&str]); 18] = [
+const EDGES: [(&str, &[&str]); 19] = [
     ("oncekey-core", &[]),
     ("oncekey-store", &["oncekey-core"]),
     ("oncekey-store-test", &["oncekey-core", "oncekey-store"]),
@@ -40,6 +40,7 @@ const EDGES: [(&str, &[&str]); 18] = [
     ("example-axum", &["oncekey"]),
     ("example-hyper", &["oncekey"]),
     ("example-jobs", &["oncekey"]),
+    ("example-payment", &["oncekey"]),
     ("example-sqlx", &["oncekey"]),
     ("example-orders", &["oncekey"]),
     ("example-tonic", &["oncekey"]),

@@ -88,7 +88,7 @@ async fn a_role_without_ddl_can_serve() {
     let role = format!(
         "CREATE ROLE {database}_app LOGIN; REVOKE CREATE ON SCHEMA public FROM PUBLIC; \
          GRANT SELECT, INSERT, UPDATE, DELETE ON idempotency_keys, idempotency_nodes, idempotency_sweeps, \
-         idempotency_audit TO {database}_app; \
+         idempotency_audit, idempotency_steps TO {database}_app; \
          GRANT SELECT ON oncekey_schema TO {database}_app; GRANT USAGE ON SEQUENCE idempotency_claims TO {database}_app"
     );
     OLD.execute(&database, &role).await.expect("a role");

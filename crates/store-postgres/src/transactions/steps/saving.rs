@@ -23,8 +23,10 @@ const VALUE: usize = 64 * 1024;
 /// How long a transaction may be silent: a process that is paused holds its rows no longer.
 pub(super) const IDLE: Duration = Duration::from_mins(1);
 
-/// Set behind the beginning of a transaction. Whether its savepoint is there in the end shows that it is the same one.
-pub(super) static OPENING: LazyLock<String> = LazyLock::new(|| format!("SELECT {NOTED}; SAVEPOINT oncekey_step"));
+/// Sent behind the beginning of a transaction. Both the setting and the savepoint are gone with it, and show in the end
+/// whether it is the same one.
+pub(super) static OPENING: LazyLock<String> =
+    LazyLock::new(|| format!("SELECT set_config('oncekey.step', 'open', true), {NOTED}; SAVEPOINT oncekey_step"));
 
 /// The states in which a record waits for this execution's outcome, and so takes its steps: the core says which.
 static OPEN: LazyLock<String> = LazyLock::new(|| ends(Event::Complete).map(|(_, from)| from).unwrap_or_default());
@@ -44,11 +46,12 @@ pub(super) const READ: &str = concat!(
 );
 
 /// The record is held until the commit, so that whoever takes it over has seen the step. If it isn't the execution's any more,
-/// there is no `record_created_at`, and the violation leaves nothing to be committed.
+/// there is no `record_created_at`, and the violation leaves nothing to be committed. So too, if `$7`, where the transaction isn't
+/// the one that was begun.
 pub(super) const SAVE: &str = concat!(
     "WITH held AS MATERIALIZED (SELECT k.created_at, k.attempts FROM idempotency_keys AS k WHERE ",
     fenced!(),
-    " FOR SHARE) \
+    " AND (NOT $7 OR current_setting('oncekey.step', true) = 'open') FOR SHARE) \
      INSERT INTO idempotency_steps (id, record_created_at, name, attempt, value, created_at) \
      VALUES ($1, (SELECT created_at FROM held), $4, coalesce((SELECT attempts FROM held), 0), $5, \
          coalesce($6, statement_timestamp()))"
@@ -100,10 +103,15 @@ impl<'a> Saving<'a> {
         &self.value
     }
 
-    /// The parameters of [`SAVE`].
-    pub(super) fn params(&self) -> [Param<'_>; 6] {
+    /// The parameters of [`SAVE`], by itself.
+    pub(super) fn params(&self) -> [Param<'_>; 7] {
+        self.params_of(&false)
+    }
+
+    fn params_of<'p>(&'p self, in_transaction: &'p bool) -> [Param<'p>; 7] {
         let [id, token, states, name] = self.of.params();
-        [id, token, states, name, (&self.value, Type::TEXT), (&self.now, Type::TIMESTAMPTZ)]
+        let (value, now) = ((&self.value as _, Type::TEXT), (&self.now as _, Type::TIMESTAMPTZ));
+        [id, token, states, name, value, now, (in_transaction, Type::BOOL)]
     }
 
     /// Commits it with what was done in the transaction. All is sent before anything is answered: nobody holds the record
@@ -111,7 +119,7 @@ impl<'a> Saving<'a> {
     pub(super) async fn commit(&self, connection: &PooledClient, lock_timeout: Duration) -> Result<(), PgStepsError> {
         let client = connection.get().map_err(Trouble::not_applied)?;
         let before = format!("RELEASE SAVEPOINT oncekey_step; {}", surroundings(lock_timeout));
-        let params = self.params();
+        let params = self.params_of(&true);
         let (before, saved, committed) = tokio::join!(
             client.batch_execute(&before),
             client.query_typed(SAVE, &params),
