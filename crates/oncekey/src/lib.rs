@@ -63,7 +63,7 @@
 //! transaction of one database. A 2xx or 3xx is committed with the handler's rows. A 4xx is recorded without them. A 5xx, the answers
 //! that invite a retry, a panic, an error and a crash leave nothing, and a retry runs again. What a handler does outside of that
 //! database, a call to a payment provider above all, is not part of it: it stays when the transaction is rolled back, and happens
-//! again when it runs again. Such handlers are better off without this mode. Jobs have it by [`Job::within`].
+//! again when it runs again. Such handlers are better off without this mode, with recovery points (`postgres::PgSteps`). Jobs have it by [`Job::within`].
 //!
 //! # Caveats
 //!

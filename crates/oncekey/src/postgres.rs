@@ -41,6 +41,11 @@
 //! - A duplicate of a running request waits without a connection. Another request waits for one of the pool, as long as
 //!   `TransactionOptions::wait`.
 //! - A handler that sends `COMMIT` or `ROLLBACK` by itself is found out; its operation is `unknown`.
+//!
+//! # Recovery points
+//!
+//! A handler that calls another service can't be one transaction. `PgSteps` lets it save what it has done, so that its next
+//! execution goes on from there, and gives it keys for its calls that stay the same; `PgRecoveryPoints` opens them.
 
 use std::sync::Arc;
 

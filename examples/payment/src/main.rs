@@ -88,13 +88,12 @@ async fn pay(State(app): State<App>, steps: PgSteps, Json(order): Json<Order>) -
 
     // The call: with the same key each time, so that the provider charges once however often it is called. It can't be part of
     // any transaction, and none is open meanwhile.
-    let charge = match steps.saved::<Charge>("charged").await? {
-        Some(charge) => charge,
-        None => {
-            let charge = app.provider.charge(&steps.key("charge"), payment, order.amount, &order.card).await?;
-            steps.save("charged", &charge).await?;
-            charge
-        }
+    let charge = if let Some(charge) = steps.saved::<Charge>("charged").await? {
+        charge
+    } else {
+        let charge = app.provider.charge(&steps.key("charge"), payment, order.amount, &order.card).await?;
+        steps.save("charged", &charge).await?;
+        charge
     };
 
     // The result.

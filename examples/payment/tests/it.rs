@@ -35,9 +35,7 @@ type Counts = [usize; 4];
 impl Stage {
     async fn new(server: &PostgresServer, ignore_keys: bool) -> Self {
         let url = server.url(&server.database().await.unwrap());
-        let (database, connection) = tokio_postgres::connect(&url, NoTls).await.unwrap();
-        let mut driver = JoinSet::new();
-        driver.spawn(async move { drop(connection.await) });
+        let (database, driver) = connect(&url).await;
         let mut command = Command::new(env!("CARGO_BIN_EXE_provider"));
         command.arg("127.0.0.1:0").args(ignore_keys.then_some("ignore-keys"));
         let (process, provider) = listening(&mut command).await;
@@ -75,6 +73,16 @@ impl Stage {
         self.charged().await.into_iter().find(|payment| !seen.insert(*payment))
     }
 
+    /// Until the provider has charged something.
+    async fn until_charged(&self) {
+        let asking = async {
+            while self.charged().await.is_empty() {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, asking).await.unwrap();
+    }
+
     /// Until a question to the database is answered with yes.
     async fn until(&self, question: &str) {
         let asking = async {
@@ -82,8 +90,15 @@ impl Stage {
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
         };
-        tokio::time::timeout(PATIENCE, asking).await.unwrap();
+        tokio::time::timeout(PATIENCE, asking).await.expect(question);
     }
+}
+
+async fn connect(url: &str) -> (tokio_postgres::Client, JoinSet<()>) {
+    let (client, connection) = tokio_postgres::connect(url, NoTls).await.unwrap();
+    let mut driver = JoinSet::new();
+    driver.spawn(async move { drop(connection.await) });
+    (client, driver)
 }
 
 async fn listening(command: &mut Command) -> (Process, SocketAddr) {

@@ -56,7 +56,7 @@ async fn charge(State(provider): State<Provider>, head: HeaderMap, Json(order): 
         provider.book.lock().unwrap_or_else(PoisonError::into_inner).charge(&key, order, provider.ignores_keys);
     // Charged, and the answer is late, or never comes.
     match card.as_str() {
-        "slow" if is_first => tokio::time::sleep(Duration::from_secs(5)).await,
+        "slow" if is_first => tokio::time::sleep(Duration::from_secs(2)).await,
         "brisk" => tokio::time::sleep(Duration::from_millis(20)).await,
         "hangs" if is_first => std::future::pending().await,
         _ => {}

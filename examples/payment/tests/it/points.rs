@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use oncekey_testkit::{Client, PATIENCE, PostgresServer};
+use oncekey_testkit::{Client, PostgresServer};
 
-use crate::{NEW, OLD, Stage, pay, payment};
+use crate::{NEW, OLD, Stage, connect, pay, payment};
 
 /// Where the program is killed: what is locked so that it gets no further, and what shows that it has come so far.
 struct Point {
@@ -30,26 +30,24 @@ async fn killed_at(server: &PostgresServer, point: Point) {
     let stage = Stage::new(server, false).await;
     let lease = Duration::from_millis(500);
     let (mut process, address) = stage.start(lease).await;
-    let client = Client::new(address);
-    let call = payment("pay-1", point.card);
+    let (client, call) = (Client::new(address), payment("pay-1", point.card));
+    let (holder, driver) = connect(&stage.url).await;
+    let hold = async || holder.batch_execute(&format!("BEGIN; {}", point.lock)).await.unwrap();
+    if point.saved == 0 {
+        hold().await;
+    }
     let killing = async {
-        let is_called = point.card != "visa";
-        let charging = async {
-            while is_called && stage.charged().await.is_empty() {
-                tokio::time::sleep(Duration::from_millis(10)).await;
-            }
-        };
-        tokio::time::timeout(PATIENCE, charging).await.unwrap();
-        stage.database.batch_execute(&format!("BEGIN; {}", point.lock)).await.unwrap();
+        if point.saved > 0 {
+            stage.until_charged().await;
+            hold().await;
+        }
         stage.until(point.reached).await;
         process.kill9().await.unwrap();
-        stage.database.batch_execute("COMMIT").await.unwrap();
     };
-    if point.card == "visa" {
-        stage.database.batch_execute("BEGIN; LOCK TABLE payments IN SHARE MODE").await.unwrap();
-    }
     let (answer, ()) = tokio::join!(client.call(&call), killing);
     answer.unwrap_err();
+    holder.batch_execute("COMMIT").await.unwrap();
+    drop((holder, driver));
     // What waited for the lock was told to nobody; the server ends it when it finds that out.
     stage.until("SELECT count(*) = 1 FROM pg_stat_activity WHERE datname = current_database()").await;
     let steps = "SELECT count(*) FROM idempotency_steps";
@@ -81,9 +79,7 @@ async fn who_is_taken_over_meanwhile_changes_nothing() {
     let (_other, elsewhere) = stage.start(lease).await;
     let (client, call) = (Client::new(address), payment("pay-1", "slow"));
     let taking_over = async {
-        while stage.charged().await.is_empty() {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
+        stage.until_charged().await;
         process.stop().unwrap();
         let answer = pay(elsewhere, "pay-1", "slow").await;
         process.cont().unwrap();
