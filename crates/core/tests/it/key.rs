@@ -177,3 +177,11 @@ proptest! {
         }
     }
 }
+
+/// A provider knows it: another one would be another charge.
+#[test]
+fn a_steps_key_stays_as_it_is_and_is_the_steps_own() {
+    let id: RecordId = "0f0e0d0c-0b0a-8908-8706-050403020100".parse().unwrap();
+    assert_eq!(id.step_key("charge"), "c691b3c8-a1f8-4c16-abb5-fedca667d969");
+    assert_eq!(id.step_key("refund"), "5e752d93-24d1-4818-8800-7d2ca5157ae8");
+}
