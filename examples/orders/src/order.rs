@@ -52,8 +52,7 @@ impl Order {
 
 impl Placed {
     pub(crate) fn created(self) -> Response {
-        let location = [(header::LOCATION, format!("/orders/{}", self.order_id))];
-        (StatusCode::CREATED, location, Json(self)).into_response()
+        (StatusCode::CREATED, [(header::LOCATION, format!("/orders/{}", self.order_id))], Json(self)).into_response()
     }
 }
 

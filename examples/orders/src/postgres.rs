@@ -1,6 +1,5 @@
 //! Orders in PostgreSQL, in the database that the records are in.
 
-use std::error::Error;
 use std::sync::Arc;
 
 use axum::extract::{Path, State};
@@ -10,7 +9,6 @@ use axum::routing::{get, post};
 use axum::{Json, Router};
 use deadpool_postgres::{Manager, Pool, PoolError};
 use oncekey::postgres::{PgTransaction, PgTransactionError, PgTransactions, TransactionOptions};
-use tokio_postgres::{NoTls, Row};
 
 use crate::Database;
 use crate::order::{Order, Placed, account, failed, refused};
@@ -24,8 +22,8 @@ CREATE TABLE IF NOT EXISTS orders (
 )";
 
 /// Connects to the database, and makes what isn't there yet. The pool is the application's own; oncekey begins its transactions on it.
-pub(crate) async fn open(url: &str) -> Result<Database, Box<dyn Error>> {
-    let pool = Pool::builder(Manager::new(url.parse()?, NoTls)).max_size(10).build()?;
+pub(crate) async fn open(url: &str) -> Result<Database, Box<dyn std::error::Error>> {
+    let pool = Pool::builder(Manager::new(url.parse()?, tokio_postgres::NoTls)).max_size(10).build()?;
     pool.get().await?.batch_execute(TABLES).await?;
     let store = oncekey::postgres::open(url).await?;
     let transactions = PgTransactions::with_pool(&store, pool.clone(), TransactionOptions::default()).await?;
@@ -61,10 +59,7 @@ async fn select(pool: &Pool, id: &str, account_id: &str) -> Result<Option<Placed
     let select = "SELECT order_id, account_id, content FROM orders WHERE order_id = $1 AND account_id = $2";
     let client = pool.get().await?;
     let row = client.query_opt(&client.prepare_cached(select).await?, &[&id, &account_id]).await?;
-    Ok(row.as_ref().map(placed).transpose()?)
-}
-
-fn placed(row: &Row) -> Result<Placed, tokio_postgres::Error> {
+    let Some(row) = row else { return Ok(None) };
     let order = serde_json::from_str(row.try_get(2)?).expect("what was stored is an order");
-    Ok(Placed { order_id: row.try_get(0)?, account_id: row.try_get(1)?, order, status: "created" })
+    Ok(Some(Placed { order_id: row.try_get(0)?, account_id: row.try_get(1)?, order, status: "created" }))
 }
