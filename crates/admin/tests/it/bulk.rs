@@ -153,7 +153,12 @@ async fn a_call_changes_ten_thousand_records_and_the_next_goes_on() {
 /// The same node, seen through a store that fails.
 fn faulty(world: &World) -> (Arc<FaultyStore>, axum::Router) {
     let store = Arc::new(FaultyStore::new(Arc::clone(&world.store) as Arc<_>));
-    let node = Node { changed: Box::new(|_| {}), trusts_clock: Box::new(|| true), believes: Box::new(|_| true), mismatches: Box::new(|_| Vec::new()) };
+    let node = Node {
+        changed: Box::new(|_| {}),
+        trusts_clock: Box::new(|| true),
+        believes: Box::new(|_| true),
+        mismatches: Box::new(|_| Vec::new()),
+    };
     (Arc::clone(&store), router(options(store as Arc<_>, Access::Loopback, node).1))
 }
 

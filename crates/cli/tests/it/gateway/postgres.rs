@@ -143,7 +143,7 @@ async fn the_schema_is_made_and_printed_and_the_password_is_not() {
     assert!(printed.status.success() && text(&printed.stdout).contains("CREATE TABLE idempotency_keys ("));
     let stats = run(&["stats", "--store", &store]);
     assert_eq!(stats.status.code(), Some(69), "printing changed nothing: {}", text(&stats.stderr));
-    for said in ["upgraded to 2", "version 2 is up to date"] {
+    for said in ["upgraded to 3", "version 3 is up to date"] {
         let migrated = run(&["migrate", "--store", &store]);
         assert!(migrated.status.success() && text(&migrated.stderr).contains(said), "{}", text(&migrated.stderr));
         assert!(!text(&migrated.stderr).contains("s3cret"));

@@ -95,9 +95,9 @@ async fn a_handler_that_forgets_prepared_statements_runs_again_once(driver: Driv
     for runs_again in [prepares, false] {
         let (_, mut running) = stage.open(&claim("order")).await;
         if let (Handle::TokioPostgres(handle), true) = (&running.handle, runs_again) {
-            let prepared =
+            let count =
                 "SELECT count(*) FROM pg_prepared_statements WHERE statement LIKE '%INSERT INTO idempotency_keys%'";
-            assert_eq!(handle.query_one(prepared, &[]).await.expect("a count").get::<_, i64>(0), 1);
+            assert_eq!(handle.query_one(count, &[]).await.expect("a count").get::<_, i64>(0), 1);
         }
         running.pay("order").await;
         running.handle.run("DEALLOCATE ALL").await.expect("it is let do so");
