@@ -23,7 +23,7 @@ const STORE: &str = "sqlite:oncekey-demo.db";
 pub(crate) async fn run() -> Result<(), Failure> {
     let front = listen("gateway", 8080).await?;
     let api = listen("orders API", 3000).await?;
-    let admin = listen("admin listener", 9464).await?;
+    let admin = listen("dashboard", 9464).await?;
     let addresses = Addresses { front: front.address, api: api.address, admin: admin.address };
     let sources =
         Sources { file: None, flags: addresses.flags(), environment: Environment::default(), purpose: Purpose::Serve };
