@@ -46,10 +46,15 @@ async fn connections_that_are_ended_again_and_again_cost_no_outcome() {
     tally.all_completed().expect("no outcome is lost");
 }
 
-/// Keeps writers waiting, ends the first that waits, and lets the others go.
-const END_A_WAITER: &str = "BEGIN; LOCK TABLE idempotency_keys IN SHARE MODE; DO $$ BEGIN \
-    WHILE NOT EXISTS (SELECT FROM pg_locks WHERE relation = 'idempotency_keys'::regclass AND NOT granted \
-        AND pg_terminate_backend(pid)) LOOP PERFORM pg_sleep(0.005); END LOOP; END $$; COMMIT";
+/// Keeps writers waiting, ends the first that waits with such a statement (a sweep may wait as well), and lets the others go.
+fn end_a_waiter(statement: &str) -> String {
+    format!(
+        "BEGIN; LOCK TABLE idempotency_keys IN SHARE MODE; DO $$ BEGIN \
+         WHILE NOT EXISTS (SELECT FROM pg_locks AS l JOIN pg_stat_activity AS a USING (pid) \
+             WHERE l.relation = 'idempotency_keys'::regclass AND NOT l.granted AND a.query LIKE '%{statement}%' \
+                 AND pg_terminate_backend(pid)) LOOP PERFORM pg_stat_clear_snapshot(), pg_sleep(0.005); END LOOP; END $$; COMMIT"
+    )
+}
 
 /// Until writers are kept waiting.
 const KEPT: &str = "DO $$ BEGIN WHILE NOT EXISTS (SELECT FROM pg_locks WHERE relation = 'idempotency_keys'::regclass \
@@ -62,7 +67,10 @@ async fn ended_before_commit(at_claim: bool, broken: &str) -> Result<Tally, Stri
     let lease = if broken.is_empty() { "1m" } else { "1s" };
     let plan = site.gateway().set("lease", lease).set("record_timeout", "1s").breaking(broken);
     let (one, two) = (plan.start().await, plan.start().await);
-    let ending = async { SERVER.execute(&database, END_A_WAITER).await.expect("a connection was ended") };
+    // Its statements are prepared by then: a connection that ends before that has claimed nothing, and says so.
+    history.send(one.front, "before", &[]).await;
+    let statement = end_a_waiter(if at_claim { "INSERT INTO idempotency_keys" } else { "SET status = o.state" });
+    let ending = async { SERVER.execute(&database, &statement).await.expect("a connection was ended") };
     let kept = async { SERVER.execute(&database, KEPT).await.expect("writers wait") };
     let script = [("x-test-gate", "shut")];
     if at_claim {
@@ -75,7 +83,7 @@ async fn ended_before_commit(at_claim: bool, broken: &str) -> Result<Tally, Stri
         tokio::join!(ending, claiming);
     } else {
         let recording = async {
-            site.upstream.arrived(1).await;
+            site.upstream.arrived(2).await;
             tokio::join!(ending, async {
                 kept.await;
                 site.upstream.open("shut");
@@ -95,7 +103,7 @@ async fn ended_before_commit(at_claim: bool, broken: &str) -> Result<Tally, Stri
 async fn a_claim_or_an_outcome_whose_connection_is_ended_is_made_again() {
     for at_claim in [true, false] {
         let tally = ended_before_commit(at_claim, "").await.expect("nothing is wrong");
-        assert_eq!((tally.executions, tally.completed), (1, 1), "at the claim: {at_claim}");
+        assert_eq!((tally.executions, tally.completed), (2, 2), "at the claim: {at_claim}");
     }
 }
 
