@@ -68,7 +68,9 @@ async fn ended_before_commit(at_claim: bool, broken: &str) -> Result<Tally, Stri
     let plan = site.gateway().set("lease", lease).set("record_timeout", "1s").breaking(broken);
     let (one, two) = (plan.start().await, plan.start().await);
     // Its statements are prepared by then: a connection that ends before that has claimed nothing, and says so.
-    history.send(one.front, "before", &[]).await;
+    for _ in 0..2 {
+        history.send(one.front, "before", &[]).await;
+    }
     let statement = end_a_waiter(if at_claim { "INSERT INTO idempotency_keys" } else { "SET status = o.state" });
     let ending = async { SERVER.execute(&database, &statement).await.expect("a connection was ended") };
     let kept = async { SERVER.execute(&database, KEPT).await.expect("writers wait") };
