@@ -46,15 +46,10 @@ async fn connections_that_are_ended_again_and_again_cost_no_outcome() {
     tally.all_completed().expect("no outcome is lost");
 }
 
-/// Keeps writers waiting, ends the first that waits with such a statement (a sweep may wait as well), and lets the others go.
-fn end_a_waiter(statement: &str) -> String {
-    format!(
-        "BEGIN; LOCK TABLE idempotency_keys IN SHARE MODE; DO $$ BEGIN \
-         WHILE NOT EXISTS (SELECT FROM pg_locks AS l JOIN pg_stat_activity AS a USING (pid) \
-             WHERE l.relation = 'idempotency_keys'::regclass AND NOT l.granted AND a.query LIKE '%{statement}%' \
-                 AND pg_terminate_backend(pid)) LOOP PERFORM pg_stat_clear_snapshot(), pg_sleep(0.005); END LOOP; END $$; COMMIT"
-    )
-}
+/// Keeps writers waiting, ends the first that waits, and lets the others go.
+const END_A_WAITER: &str = "BEGIN; LOCK TABLE idempotency_keys IN SHARE MODE; DO $$ BEGIN \
+    WHILE NOT EXISTS (SELECT FROM pg_locks WHERE relation = 'idempotency_keys'::regclass AND NOT granted \
+        AND pg_terminate_backend(pid)) LOOP PERFORM pg_sleep(0.005); END LOOP; END $$; COMMIT";
 
 /// Until writers are kept waiting.
 const KEPT: &str = "DO $$ BEGIN WHILE NOT EXISTS (SELECT FROM pg_locks WHERE relation = 'idempotency_keys'::regclass \
@@ -71,8 +66,7 @@ async fn ended_before_commit(at_claim: bool, broken: &str) -> Result<Tally, Stri
     for _ in 0..2 {
         history.send(one.front, "before", &[]).await;
     }
-    let statement = end_a_waiter(if at_claim { "INSERT INTO idempotency_keys" } else { "SET status = o.state" });
-    let ending = async { SERVER.execute(&database, &statement).await.expect("a connection was ended") };
+    let ending = async { SERVER.execute(&database, END_A_WAITER).await.expect("a connection was ended") };
     let kept = async { SERVER.execute(&database, KEPT).await.expect("writers wait") };
     let script = [("x-test-gate", "shut")];
     if at_claim {
